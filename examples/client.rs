@@ -1,32 +1,30 @@
-//! A client of a cluster of the key-value store: writes a key and reads it again.
+//! A client of a service of one's own: it takes a lock of `application.rs`, looks at it, and gives it back.
 //!
 //! ```text
-//! cargo run --release -- up --dir /tmp/cluster                                  # in one terminal
-//! cargo run --release -p quorate --example client -- /tmp/cluster               # in another
+//! cargo run --release -p quorate-node --example application -- up --dir /tmp/locks      # in one terminal
+//! cargo run --release -p quorate-client --example client -- /tmp/locks                  # in another
 //! ```
+//!
+//! A client needs this crate, `cluster.toml` and its key; it knows neither the protocol nor the program that serves.
 
-use quorate_app::{KvOp, KvResult};
-use quorate_client::{Client, Options};
-use quorate_node::{config::ClusterConfig, keys, testnet};
-use quorate_types::Wire;
+use quorate_client::{Client, ClusterInfo, Options, keys};
 use std::error::Error;
 use std::path::Path;
 
-/// Each call returns when f + 1 replicas agree on its result. The key is one that the cluster knows from the start.
-pub fn run(folder: &Path) -> Result<String, Box<dyn Error>> {
-    let cluster = ClusterConfig::load(&folder.join(testnet::CLUSTER_FILE))?;
-    let key = keys::read_private(&folder.join(testnet::KV_KEY))?;
-    let mut client = Client::connect(cluster.client_info(), key, Options::default())?;
-    client.call(&KvOp::Put { key: b"greeting", value: b"hello" }.to_bytes())?;
-    let result = client.call(&KvOp::Get { key: b"greeting" }.to_bytes())?;
-    match KvResult::from_bytes(&result)? {
-        KvResult::Value(value) => Ok(String::from_utf8(value)?),
-        other => Err(format!("{other:?}").into()),
+/// Each call returns when f + 1 replicas report the same result. The key is one that the cluster knows from the start.
+pub fn run(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let cluster = ClusterInfo::read(folder)?;
+    let key = keys::read_private(&folder.join("clients/locks.key"))?;
+    let mut client = Client::connect(cluster, key, Options::default())?;
+    let mut answers = Vec::new();
+    for operation in ["acquire printer", "look printer", "release printer"] {
+        answers.push(String::from_utf8(client.call(operation.as_bytes())?)?);
     }
+    Ok(answers)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args_os().nth(1).ok_or("expected the folder of a cluster that runs")?;
-    println!("greeting = {}", run(Path::new(&folder))?);
+    let folder = std::env::args_os().nth(1).ok_or("expected the folder of a cluster of locks that runs")?;
+    println!("{}", run(Path::new(&folder))?.join("\n"));
     Ok(())
 }

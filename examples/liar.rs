@@ -5,7 +5,7 @@
 //! ```text
 //! cargo run --release -- testnet --out /tmp/cluster
 //! cargo run --release -- node --config /tmp/cluster/node0/node.toml     # and 1 and 2, in terminals of their own
-//! cargo run --release -p quorate --example liar -- /tmp/cluster 3       # instead of the fourth
+//! cargo run --release -p quorate-node --example liar -- /tmp/cluster 3       # instead of the fourth
 //! cargo run --release -- load --cluster /tmp/cluster/cluster.toml
 //! ```
 //!
@@ -14,10 +14,12 @@
 //! messages that it never lacked. It serves no clients and hands out no bodies. Twins, mute replicas and such as
 //! forget what they promised are in the simulator: `quorate sim --byzantine twin`.
 
+use quorate_client::config::CLUSTER_FILE;
+use quorate_client::keys;
 use quorate_net::mesh::{self, Event, Mesh, Sender, To};
 use quorate_net::{Identity, LinkKey, NetConfig, PeerConfig, Security, reactor};
-use quorate_node::{config::ClusterConfig, keys, testnet};
-use quorate_protocols::pbft::{Missing, PbftMessage, Standing, Vote};
+use quorate_node::config::ClusterConfig;
+use quorate_protocols::pbft::{MissingAtHeight, PbftMessage, StatusReport, Vote};
 use quorate_types::wire::Lane;
 use quorate_types::{Block, BlockId, DecodeError, Digest, Height, PayloadId, Reader, ReplicaId, View, Wire};
 use std::error::Error;
@@ -101,11 +103,11 @@ impl Liar {
             self.say(*other, PbftMessage::Suspect { view, on: self.round.is_multiple_of(2) });
             let lacks = |height| {
                 let all = self.others.iter().copied().collect();
-                Missing { height, proposal: true, prepares: all, commits: all }
+                MissingAtHeight { height, proposal: true, prepares: all, commits: all }
             };
             let missing = (1..=8).map(|back| lacks(self.lies.height.minus(back))).collect();
             let standing =
-                Standing { view, normal: true, stable: Height::ZERO, executed: Height::ZERO, missing };
+                StatusReport { view, normal: true, stable: Height::ZERO, executed: Height::ZERO, missing };
             self.say(*other, PbftMessage::Status(standing));
         }
         if self.leads(view) {
@@ -128,7 +130,7 @@ impl Liar {
 
 /// Takes the place of a replica of the cluster in this folder until it is told to stop.
 pub fn lie(folder: &Path, me: ReplicaId, stop: &AtomicBool) -> Result<Lies, Box<dyn Error>> {
-    let cluster = ClusterConfig::load(&folder.join(testnet::CLUSTER_FILE))?;
+    let cluster = ClusterConfig::load(&folder.join(CLUSTER_FILE))?;
     let key = keys::read_private(&folder.join(format!("node{me}/link.key")))?;
     let link = LinkKey::from_pkcs8(key.to_pkcs8_der().ok_or("a key that has no file form")?.expose())?;
     let place = cluster.replicas.get(me.index()).ok_or("there is no such replica")?;

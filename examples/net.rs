@@ -1,9 +1,8 @@
-//! The network alone: two programs that know each other's keys talk through `quorate_net::mesh`.
+//! The network alone: two programs that know each other's keys exchange messages through `quorate_net::mesh`.
 //!
-//! Connections are TLS 1.3 and each side accepts exactly the key that it expects. Messages arrive once and in order,
-//! also across reconnects, or both sides are told what was lost. Here both ends live in one program, and Anna asks
-//! for squares until she has had enough: `cargo run --release -p quorate-net --example net`. How fast it is:
-//! `--example relay`.
+//! Connections are TLS 1.3, and each side accepts exactly the key that it expects. Messages arrive once and in order,
+//! also across reconnects, or both sides receive a report of the loss. In this example both ends live in one program, and Anna
+//! asks Ben for squares: `cargo run --release -p quorate-net --example net`. The example `relay` measures the speed.
 
 #![allow(
     clippy::disallowed_methods,
@@ -23,13 +22,13 @@ const ANNA: ReplicaId = ReplicaId(0);
 const BEN: ReplicaId = ReplicaId(1);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Say {
+enum Message {
     Square(u64),
     Is(u64),
 }
 
-// Exactly one encoding of each message, and nothing that a length in it could make us allocate.
-impl Wire for Say {
+// Each message has exactly one encoding, and no length in it can cause an allocation.
+impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
         let (tag, number) = match self {
             Self::Square(number) => (0, number),
@@ -42,14 +41,14 @@ impl Wire for Say {
         match reader.u8()? {
             0 => reader.u64().map(Self::Square),
             1 => reader.u64().map(Self::Is),
-            _ => Err(DecodeError::Tag("say")),
+            _ => Err(DecodeError::Tag("message")),
         }
     }
 }
 
-type End = (Sender<Say>, Receiver<Say>);
+type End = (Sender<Message>, Receiver<Message>);
 
-/// One end. A real program reads its key from a file, and has everybody's public keys and addresses.
+/// Opens one end. A real program reads its key from a file, and has the public keys and addresses of all members.
 fn open(
     me: ReplicaId,
     key: LinkKey,
@@ -62,16 +61,16 @@ fn open(
 
 fn ben((sender, receiver): End) -> Result<(), mesh::NotSent> {
     while let Some(event) = receiver.recv() {
-        if let Event::Message { from, lane, message: Say::Square(number) } = event {
-            sender.send(To::One(from), lane, &Say::Is(number.saturating_mul(number)))?;
+        if let Event::Message { from, lane, message: Message::Square(number) } = event {
+            sender.send(To::One(from), lane, &Message::Is(number.saturating_mul(number)))?;
         }
     }
     Ok(())
 }
 
-/// The squares of these numbers, as Ben says.
+/// Returns the squares of these numbers, computed by Ben.
 fn squares(numbers: &[u64]) -> Result<Vec<u64>, Box<dyn Error>> {
-    let key = |seed| LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[seed; 32])); // For an example only: no secret.
+    let key = |seed| LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[seed; 32])); // For an example only: these keys are no secret.
     let (annas, bens) = (key(1)?, key(2)?);
     let listeners = (reactor::bind("127.0.0.1:0".parse()?)?, reactor::bind("127.0.0.1:0".parse()?)?);
     let peers = [
@@ -81,14 +80,14 @@ fn squares(numbers: &[u64]) -> Result<Vec<u64>, Box<dyn Error>> {
     let (sender, receiver) = open(ANNA, annas, &peers, listeners.0)?;
     let end = open(BEN, bens, &peers, listeners.1)?;
     thread::spawn(|| ben(end));
-    // Nobody is connected yet: what is sent waits.
+    // No peer is connected yet: messages wait.
     for number in numbers {
-        sender.send(To::One(BEN), Lane::Consensus, &Say::Square(*number))?;
+        sender.send(To::One(BEN), Lane::Consensus, &Message::Square(*number))?;
     }
     let mut answers = Vec::new();
     while answers.len() < numbers.len() {
         match receiver.recv().ok_or("the mesh has ended")? {
-            Event::Message { message: Say::Is(number), .. } => answers.push(number),
+            Event::Message { message: Message::Is(number), .. } => answers.push(number),
             Event::Up(peer) => println!("connected to {peer}"),
             event => println!("{event:?}"),
         }
@@ -106,17 +105,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ben_knows_squares() {
+    fn ben_answers_each_number_with_its_square() {
         let numbers: Vec<u64> = (0..1_000).collect();
         let expected: Vec<u64> = numbers.iter().map(|number| number * number).collect();
         assert_eq!(squares(&numbers).unwrap(), expected);
     }
 
     #[test]
-    fn messages_have_one_encoding() {
-        for message in [Say::Square(7), Say::Is(u64::MAX)] {
-            assert_eq!(Say::from_bytes(&message.to_bytes()), Ok(message));
+    fn message_decodes_from_its_own_encoding_alone() {
+        for message in [Message::Square(7), Message::Is(u64::MAX)] {
+            assert_eq!(Message::from_bytes(&message.to_bytes()), Ok(message));
         }
-        assert!(Say::from_bytes(&[2; 9]).is_err());
+        assert!(Message::from_bytes(&[2; 9]).is_err());
     }
 }

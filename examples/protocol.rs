@@ -1,16 +1,16 @@
 //! A protocol of one's own, in its smallest form: the leader sings first, and the others sing along.
 //!
-//! There is one message. The leader votes for a block that it has made; a replica that hears it, and has all of the
-//! block, votes for it too; a quorum of equal votes decides. It needs n ≥ 3f + 1.
+//! There is one message. The leader votes for a block that it has made. A replica that receives this vote, and has all of
+//! the block, votes for it too. A quorum of equal votes decides. The protocol needs n ≥ 3f + 1.
 //!
-//! * Up to f replicas may do what they like, the leader among them: never are two blocks decided at one height,
-//!   because two quorums share an honest replica, and that one votes once for each height.
-//! * It does **not** survive a leader that stops or lies: nobody takes its place, so nothing is decided any more.
-//! * It says nothing twice on its own account, so it needs links that lose nothing without saying so: those of this
-//!   project are like that, datagrams are not.
+//! * Up to f replicas may behave arbitrarily, the leader among them. No two blocks are decided at one height, because two
+//!   quorums share an honest replica, which votes once for each height.
+//! * It does **not** survive a leader that stops or lies: no replica takes its place, so no block is decided any more.
+//! * It does not repeat messages on its own, so it needs links that report every loss. The links of this project do;
+//!   datagrams do not.
 //!
-//! `cargo run --release -p quorate-protocols --example protocol` lets it live through some simulated disasters.
-//! docs/adding-a-protocol.md says how it would become a part of `quorate`, and walks through a larger one.
+//! `cargo run --release -p quorate-protocols --example protocol` runs it through some simulated disasters.
+//! `docs/adding-a-protocol.md` describes how it would become a part of `quorate`, and walks through a larger protocol.
 
 use quorate_consensus::parts::tally::{Tallied, Tally};
 use quorate_consensus::{
@@ -28,12 +28,12 @@ use std::collections::BTreeMap;
 const LEADER: ReplicaId = ReplicaId(0);
 const VOTE: Kind = Kind::new("vote");
 
-/// "At its height I stand by this block, and by no other, for ever."
+/// The sender votes for this block at its height, and for no other, for ever.
 #[derive(Clone, Debug)]
 struct Vote(Block);
 
-// What the host asks of a message before the protocol hears it. The statement is what binds: the host fills the slot
-// (vote, view 0, height) once in a replica's life, whatever the code below asks for.
+// Answers to the host's questions before the protocol handles a message. The statement binds the sender: the host fills the
+// slot (vote, view 0, height) once in a replica's life, whatever the code below asks for.
 impl Message for Vote {
     fn kind(&self) -> Kind {
         VOTE
@@ -58,18 +58,18 @@ impl Wire for Vote {
     }
 }
 
-// What was said must survive a crash, or the replica could never speak about that height again.
+// An own vote must survive a crash, or the replica could never send a message of that height again.
 impl Record for Vote {
     fn key(&self) -> RecordKey {
         RecordKey { kind: 1, height: self.0.height, scope: Digest::ZERO }
     }
 }
 
-/// Nothing can be set.
+/// No parameters.
 #[derive(Default, Serialize, Deserialize)]
 struct Params {}
 
-/// What a replica knows of one height.
+/// State of one height.
 #[derive(Default)]
 struct Progress {
     mine: Option<Vote>,
@@ -80,11 +80,11 @@ struct Progress {
 struct Chorus {
     /// Heights above the stable checkpoint that may be in use.
     window: u64,
-    /// Up to here everything is settled and forgotten.
+    /// The last stable checkpoint: all heights up to it are settled and forgotten.
     stable: Height,
-    /// Up to here every height is decided.
+    /// The last height of the gap-free run of decided heights.
     decided: Height,
-    /// Above `stable`, and never more than the window.
+    /// Heights above `stable`, never more than the window.
     heights: BTreeMap<Height, Progress>,
 }
 
@@ -119,7 +119,7 @@ impl Protocol for Chorus {
         for (height, _) in past.decided.into_iter().filter(|(height, _)| *height > stable) {
             chorus.heights.entry(height).or_default().is_decided = true;
         }
-        // The same words as before the crash. Peers notice that the link's memory is gone and say theirs.
+        // The same votes as before the crash. Peers notice the gap of the link and send theirs.
         for vote in past.records {
             chorus.heights.entry(vote.0.height).or_default().mine = Some(vote.clone());
             cx.send(To::All, vote);
@@ -129,7 +129,7 @@ impl Protocol for Chorus {
     }
 
     fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<Vote>) -> Result<(), Reject> {
-        // The own vote comes here too, once it is durable: that is when it counts.
+        // The own vote arrives here too, once it is durable, and counts from then on.
         let (Vote(block), seal) = message.into_parts();
         self.check(&block)?;
         let (id, height) = (block.id(), block.height);
@@ -148,7 +148,7 @@ impl Protocol for Chorus {
             cx.blocks().insert(block);
             match cx.ready(id) {
                 Some(how) => self.on_ready(cx, id, how),
-                None => cx.want(id, seal.by), // Answered by `on_ready`.
+                None => cx.want(id, seal.by), // `on_ready` answers.
             }
         }
         self.advance();
@@ -159,13 +159,13 @@ impl Protocol for Chorus {
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, how: Ready) {
         let Some(block) = cx.blocks().get(id).map(|block| Block::clone(block)) else { return };
         let Some(progress) = self.heights.get(&block.height) else { return };
-        let leader_stands_by_it = progress.votes.of(LEADER) == Some(id);
-        if how == Ready::Valid && leader_stands_by_it && progress.mine.is_none() {
+        let leader_voted_for_it = progress.votes.of(LEADER) == Some(id);
+        if how == Ready::Valid && leader_voted_for_it && progress.mine.is_none() {
             self.vote(cx, block);
         }
     }
 
-    // Clients wait; or the host has executed something and is ready for more.
+    // Clients wait, or the host has executed a height and accepts the next block.
     fn on_pending(&mut self, cx: &mut Cx<'_, Self>) {
         self.lead(cx);
     }
@@ -173,7 +173,7 @@ impl Protocol for Chorus {
         self.lead(cx);
     }
 
-    // f + 1 others say so: how a replica that was away for long learns of it.
+    // f + 1 peers report the decision: a replica that was away for long learns of it this way.
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, _block: BlockId) {
         if height > self.stable {
             self.heights.entry(height).or_default().is_decided = true;
@@ -222,7 +222,7 @@ impl Examined for Chorus {
 }
 
 impl Chorus {
-    /// The leader makes the next block when the one before is decided.
+    /// Makes the next block, as the leader, once the one before is decided.
     fn lead(&mut self, cx: &mut Cx<'_, Self>) {
         let height = self.decided.next();
         let is_free = self.heights.get(&height).is_none_or(|progress| progress.mine.is_none());
@@ -243,7 +243,7 @@ impl Chorus {
         self.vote(cx, block);
     }
 
-    // The record stands before the vote: what is sent after it is held until the disk has it.
+    // The record precedes the vote: messages sent after it are held until it is durable.
     fn vote(&mut self, cx: &mut Cx<'_, Self>, block: Block) {
         let vote = Vote(block);
         self.heights.entry(vote.0.height).or_default().mine = Some(vote.clone());
@@ -271,11 +271,11 @@ impl Chorus {
 
 const CHORUS: Entry = Entry::of::<Chorus>();
 
-/// The standard runs of some seeds, as far as their replicas are joined by links.
+/// Returns the standard runs of some seeds, as far as links join their replicas.
 fn reports(seeds: u64) -> Result<Vec<Report>, BadSettings> {
     let mut reports = Vec::new();
     for number in 0..seeds {
-        let mut run = seed::Standard::new(&CHORUS, None, number)?;
+        let mut run = seed::StandardRun::new(&CHORUS, None, number)?;
         if run.world().settings().transport == Transport::Links {
             reports.push(run.run());
         }
@@ -308,15 +308,15 @@ mod tests {
         })
     }
 
-    /// What makes a lying leader harmless.
+    /// One vote for each height makes a lying leader harmless.
     #[test]
-    fn one_vote_for_each_height_and_a_quorum_decides() {
+    fn quorum_of_equal_votes_decides_and_a_second_vote_is_refused() {
         let setup = Setup::of::<Chorus>(4);
         let mut replica = Harness::<Chorus>::open(ReplicaId(1), setup, &Params {}).unwrap();
         replica.deliver(LEADER, vote(7)).unwrap();
         assert_eq!(replica.deliver(LEADER, vote(8)), Err(Reject::Equivocation));
         replica.sync();
-        // Its own vote and the leader's are two; a third replica was told something else.
+        // The own vote and the leader's are two; the third replica has received another block.
         replica.deliver(ReplicaId(2), vote(8)).unwrap();
         assert_eq!(replica.committed(), []);
         replica.deliver(ReplicaId(3), vote(7)).unwrap();
@@ -325,9 +325,9 @@ mod tests {
         assert_eq!(replica.deliver(ReplicaId(2), stranger), Err(Reject::Invalid("block")));
     }
 
-    /// Delays, partitions, crashes, power cuts: the oracles find nothing, and it is live when all has healed.
+    /// Delays, partitions, crashes, power cuts: the oracles find no failure, and the cluster is live after the heal.
     #[test]
-    fn survives_disasters() {
+    fn cluster_survives_simulated_disasters() {
         let reports = reports(40).unwrap();
         assert!(reports.len() > 10, "{}", reports.len());
         for report in reports {
@@ -336,14 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_its_leader() {
+    fn cluster_waits_for_a_crashed_leader() {
         let mut world = World::new(Settings::new(&CHORUS, 1)).unwrap();
         world.run_for(secs(1)).unwrap();
         let before = world.height();
         world.crash(LEADER, Survives::Nothing);
         world.submit(0, &[Op::Increment { key: "n".to_owned(), by: 1 }]);
         world.run_for(secs(30)).unwrap();
-        assert_eq!(world.height(), before, "nobody takes the leader's place");
+        assert_eq!(world.height(), before, "no replica takes the leader's place");
         world.start(LEADER).unwrap();
         world.run_while("the request is answered", secs(20), |world| !world.all_done()).unwrap();
         assert!(world.height() > before);

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# hdrhistogram (Rust) 7.6.0: the largest value that a histogram of latencies reports was never recorded.
+# hdrhistogram (Rust) 7.6.0: a histogram of latencies reports a largest value that was never recorded.
 #
-# Guess: one value of 31 917 865 ns goes in, and max() gives it back; a percentile is never above the largest sample.
-# Seen: with 3 significant digits max() and the 100 % quantile give 31 932 415, which is 14 550 more than anything that
-# was recorded. mean() is not the value either. A value beyond the range goes in by saturating_record() without a
-# trace: the count is right, and max() names the end of the range.
-# For whom: everybody who reports "the longest request" of a benchmark, or compares a maximum with a timeout.
-# Remedy: keep maximum, sum and the number of clamped values beside the histogram.
+# Expectation: after recording one value of 31 917 865 ns, max() returns it. No percentile is above the largest sample.
+# Observation: with 3 significant digits, max() and the 100 % quantile return 31 932 415. That is 14 550 more than any
+# recorded value. mean() differs from the value too. saturating_record() accepts a value beyond the range without a
+# trace: the count is right, but max() returns the end of the range.
+# Affected: each benchmark that reports its longest request, or compares a maximum with a timeout.
+# Remedy: keep maximum, sum and the number of clamped values next to the histogram.
 #
-# Needs cargo and the network. Exit code 1 where the behaviour has changed.
+# The script needs cargo and the network. It exits with 1 if the behaviour has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -37,6 +37,6 @@ printf '%s\n' "$seen"
 expected='max 31932415 quantile 31932415 mean 31924224
 count 1 max 1000447'
 if [ "$seen" != "$expected" ]; then
-    echo "the behaviour has changed" >&2
+    echo "the behaviour of hdrhistogram has changed: check the finding again" >&2
     exit 1
 fi

@@ -1,8 +1,7 @@
-//! Which lines of the protocols and of the replica are run by tests: by those of the crates themselves, by golden
-//! scripts, and by the exam.
+//! Lines of the protocols and of the replica that tests run: unit tests, golden scripts, and the exam.
 //!
-//! The tool is cargo-tarpaulin, which needs nothing but a Linux kernel; this module adds up what it finds. Only lines
-//! count that can be run at all, and none of tests.
+//! The tool is cargo-tarpaulin, which needs nothing but a Linux kernel. This module adds up its counts. Only executable
+//! lines count, and no lines of tests.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -10,15 +9,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is looked at. A folder of `protocols` is a line of its own.
+/// The folder of the protocols. Each protocol has a line of its own in the report.
 const PROTOCOLS: &str = "crates/protocols/src/";
 const REPLICA: &str = "crates/replica/src/";
-/// Per cent of lines.
+/// The per cent of lines that tests should run.
 const GOAL: usize = 95;
-/// Uncovered lines are named in files that have any, this many ranges each.
+/// The largest number of ranges of uncovered lines that the report names for each file.
 const RANGES_MAX: usize = 12;
 
-/// Runs of tests, each under a name.
+/// Runs of tests: the name, and the arguments for the tool.
 const RUNS: [(&str, &[&str]); 3] = [
     ("unit", &["--packages", "quorate-protocols", "--packages", "quorate-replica", "--lib"]),
     (
@@ -28,19 +27,19 @@ const RUNS: [(&str, &[&str]); 3] = [
     ("exam", &["--packages", "quorate-protocols", "--test", "simulated"]),
 ];
 
-/// Lines of a file, and how often each was run.
+/// The number of executions of each line of a file.
 type Lines = BTreeMap<usize, u64>;
-/// By path from the root.
+/// Lines of files, by path from the root.
 type Files = BTreeMap<String, Lines>;
 
-/// Whether the tool is there.
+/// Whether cargo-tarpaulin is installed.
 pub(crate) fn is_installed() -> bool {
     let mut probe = Command::new(env!("CARGO"));
     probe.args(["tarpaulin", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     probe.status().is_ok_and(|status| status.success())
 }
 
-/// Runs the tests and prints what they cover.
+/// Runs the tests and prints their coverage.
 pub(crate) fn run(root: &Path) -> Result<()> {
     if !is_installed() {
         bail!("cargo-tarpaulin is not installed: cargo install cargo-tarpaulin --no-default-features");
@@ -54,11 +53,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One run of the tool. Its builds are kept apart: they are made in another way.
+/// Runs the tool once. Its builds have a folder of their own, because it compiles with other flags.
 fn measure(root: &Path, name: &str, arguments: &[&str]) -> Result<Files> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let out = target.join("coverage").join(name);
-    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     let mut command = Command::new(env!("CARGO"));
     command.args([
         "tarpaulin",
@@ -82,14 +81,14 @@ fn measure(root: &Path, name: &str, arguments: &[&str]) -> Result<Files> {
     read(&text, &root.to_string_lossy())
 }
 
-/// Reads what the tool writes: files, and lines with counts.
+/// Parses the tool's output: files, and lines with counts.
 fn read(text: &str, root: &str) -> Result<Files> {
     let mut files = Files::new();
     let mut current = None;
     for line in text.lines() {
         if let Some(path) = line.strip_prefix("SF:") {
             let path = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/');
-            current = is_ours(path).then(|| path.to_owned());
+            current = is_counted(path).then(|| path.to_owned());
         } else if let (Some(count), Some(path)) = (line.strip_prefix("DA:"), &current) {
             let (number, hits) =
                 count.split_once(',').with_context(|| format!("not a line of LCOV: {line}"))?;
@@ -101,14 +100,14 @@ fn read(text: &str, root: &str) -> Result<Files> {
     Ok(files)
 }
 
-/// Whether a file is the product's: tests do not count.
-fn is_ours(path: &str) -> bool {
-    let is_looked_at = path.starts_with(PROTOCOLS) || path.starts_with(REPLICA);
+/// Whether the report counts a file: one of protocols or replica, but no test.
+fn is_counted(path: &str) -> bool {
+    let is_product = path.starts_with(PROTOCOLS) || path.starts_with(REPLICA);
     let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
-    is_looked_at && !is_test && path.ends_with(".rs")
+    is_product && !is_test && path.ends_with(".rs")
 }
 
-/// Where a file is counted: the folder of a protocol, or the crate.
+/// Returns the unit that counts a file: the folder of a protocol, or the crate.
 fn unit(path: &str) -> String {
     let folder = path.strip_prefix(PROTOCOLS).and_then(|rest| rest.split_once('/'));
     match folder {
@@ -117,8 +116,8 @@ fn unit(path: &str) -> String {
     }
 }
 
-/// Everything that any run has covered.
-fn together(runs: &[(&str, Files)]) -> Files {
+/// Merges the runs: a line has the largest count of any run.
+fn merge(runs: &[(&str, Files)]) -> Files {
     let mut all = Files::new();
     for (_, files) in runs {
         for (path, lines) in files {
@@ -132,13 +131,13 @@ fn together(runs: &[(&str, Files)]) -> Files {
     all
 }
 
-/// Lines that were run, and lines that could be.
+/// Returns all lines of the unit `of` with their counts.
 fn counted<'a>(files: &'a Files, of: &'a str) -> impl Iterator<Item = (&'a usize, &'a u64)> {
     files.iter().filter(move |(path, _)| unit(path).starts_with(of)).flat_map(|(_, lines)| lines)
 }
 
 fn report(runs: &[(&str, Files)]) -> String {
-    let all = together(runs);
+    let all = merge(runs);
     let mut units: Vec<String> = all.keys().map(|path| unit(path)).collect();
     units.dedup();
     let mut text = format!("{:<28}", "lines covered by");
@@ -169,13 +168,13 @@ fn report(runs: &[(&str, Files)]) -> String {
     text
 }
 
-/// Per cent, with one digit after the point.
+/// Formats a share in per cent, with one digit after the point.
 fn share(hit: usize, total: usize) -> String {
     let tenths = hit.saturating_mul(1_000).checked_div(total).unwrap_or(1_000);
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// `3 5-7`.
+/// Formats ascending lines as ranges: `3`, `5-7`.
 fn ranges(lines: impl Iterator<Item = usize>) -> Vec<String> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for line in lines {
@@ -212,7 +211,7 @@ end_of_record
     const EXAM: &str = "SF:/r/crates/protocols/src/pbft/votes.rs\nDA:5,2,abc\nend_of_record\nSF:crates/replica/src/lib.rs\nDA:9,1\n";
 
     #[test]
-    fn runs_add_up_and_tests_do_not_count() {
+    fn runs_are_merged_without_lines_of_tests() {
         let runs = [("unit", read(UNIT, "/r").unwrap()), ("exam", read(EXAM, "/r").unwrap())];
         let expected = "\
 lines covered by                  unit      exam       all
@@ -224,7 +223,7 @@ not covered: crates/protocols/src/pbft/votes.rs: 6 8
     }
 
     #[test]
-    fn lines_in_a_row_are_one_range() {
+    fn consecutive_lines_are_one_range() {
         assert_eq!(ranges([1, 2, 3, 5, 8, 9].into_iter()), ["1-3", "5", "8-9"]);
         assert!(read("SF:crates/replica/src/lib.rs\nDA:nonsense\n", "/r").is_err());
     }

@@ -1,15 +1,15 @@
-//! `cargo xtask exam`: examines a protocol with the program built from what is checked in, and keeps the ledger.
+//! `cargo xtask exam`: examines a protocol with the program built from the commit, and keeps the ledger.
 //!
-//! A range of seeds counts for the code that it was run with: all that runs inside of the simulator, and the protocol's
-//! folder. The name of that code is made of what git calls its folders, so another protocol's folder changes nothing.
+//! A ledger entry holds for the code of its run: all code inside the simulator, and the protocol's folder. The name of
+//! that code is a hash of git's names of these folders. A change of another protocol's folder therefore keeps it.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What runs in the simulator, whatever the protocol.
-const SHARED: [&str; 17] = [
+/// Code that runs in the simulator with each protocol.
+const SHARED: [&str; 18] = [
     "crates/types",
     "crates/crypto",
     "crates/consensus",
@@ -17,6 +17,7 @@ const SHARED: [&str; 17] = [
     "crates/host",
     "crates/storage",
     "crates/app",
+    "crates/history",
     "crates/client/src/core",
     "crates/client/src/core.rs",
     "crates/net/src/link",
@@ -29,30 +30,42 @@ const SHARED: [&str; 17] = [
     "Cargo.lock",
 ];
 
-/// Examines: `what` is the command, `exam` or `twins`, and `arguments` are the name of the protocol and what goes on to it.
-pub(crate) fn run(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
+/// Runs `command`, which is `exam` or `twins`. The first argument names the protocol, the others go to the command.
+pub(crate) fn run(root: &Path, command: &str, arguments: &[&str]) -> Result<()> {
     let Some((protocol, more)) = arguments.split_first().filter(|(first, _)| !first.starts_with('-')) else {
-        bail!("which protocol? cargo xtask {what} pbft");
+        bail!("the name of a protocol is missing; for example: cargo xtask {command} pbft");
     };
     let code = code(root, protocol)?;
     let commit = git(root, &["rev-parse", "--short=12", "HEAD"])?;
-    let program =
-        ["run", "--profile", "exam", "--quiet", "--package", "quorate", "--bin", "quorate", "--", what];
+    let program = [
+        "run",
+        "--profile",
+        "exam",
+        "--quiet",
+        "--package",
+        "quorate-lab",
+        "--bin",
+        "quorate",
+        "--",
+        command,
+    ];
     let ledger = ["--ledger", "results/exam", "--code", &code, "--commit", commit.trim()];
     let mut exam = Command::new(env!("CARGO"));
     exam.args(program).args(["--protocol", protocol]).args(ledger).args(more);
-    let status = exam.current_dir(root).status().context("the program does not start")?;
-    if status.success() { Ok(()) } else { bail!("{protocol} has not passed") }
+    let status = exam.current_dir(root).status().context("cannot start the program")?;
+    if status.success() { Ok(()) } else { bail!("{protocol} has not passed: {status}") }
 }
 
-/// A name for all code that a run of the protocol depends on.
+/// Returns a name for all code that a run of the protocol depends on.
 fn code(root: &Path, protocol: &str) -> Result<String> {
     let folder = folder(&root.join("crates/protocols/src"), protocol)?;
     let own = format!("crates/protocols/src/{folder}");
     let paths: Vec<&str> = SHARED.into_iter().chain([own.as_str()]).collect();
     let changed = git(root, &[&["status", "--porcelain", "--"], paths.as_slice()].concat())?;
     if !changed.trim().is_empty() {
-        bail!("commit first, a ledger is for code that can be found again; changed:\n{changed}");
+        bail!(
+            "uncommitted changes; commit first, because a ledger names its code by commit. Changed:\n{changed}"
+        );
     }
     let mut names = String::new();
     for path in paths {
@@ -61,14 +74,14 @@ fn code(root: &Path, protocol: &str) -> Result<String> {
     Ok(blake3::hash(names.as_bytes()).to_hex().chars().take(16).collect())
 }
 
-/// The folder of the protocol that was named, by its own name or by a longer one.
+/// Returns the folder of the named protocol. The name is its own or a long one.
 fn folder(protocols: &Path, named: &str) -> Result<String> {
     let library = protocols.join("lib.rs");
     let library = fs::read_to_string(&library).with_context(|| library.display().to_string())?;
     folder_of(&folders(protocols)?, own_name(&library, named))
 }
 
-/// What a long name stands for, as `LONG_NAMES` says it; any other name is a protocol's own.
+/// Returns the own name for a long name that `LONG_NAMES` lists. Any other name is already a protocol's own.
 fn own_name<'a>(library: &'a str, named: &'a str) -> &'a str {
     let (_, list) = library.split_once("pub const LONG_NAMES").unwrap_or_default();
     let (list, _) = list.split_once("];").unwrap_or_default();
@@ -76,7 +89,7 @@ fn own_name<'a>(library: &'a str, named: &'a str) -> &'a str {
     rest.split_once('"').map_or(named, |(own, _)| own)
 }
 
-/// A protocol's folder: its name, and the text of what stands in it.
+/// A protocol's folder: its name, and the text of all its Rust files.
 struct Folder {
     name: String,
     text: String,
@@ -100,16 +113,16 @@ fn folders(all: &Path) -> Result<Vec<Folder>> {
     Ok(folders)
 }
 
-/// The folder of a protocol: the one that gives it its name. Several protocols may be variants of one.
+/// Returns the folder whose code has the protocol's id. Variants of one protocol share a folder.
 fn folder_of(folders: &[Folder], protocol: &str) -> Result<String> {
     let named = format!("ProtocolId::new({protocol:?})");
     let found = folders.iter().find(|folder| folder.text.contains(&named)).map(|folder| folder.name.clone());
-    found.with_context(|| format!("no folder of crates/protocols/src has a protocol {protocol:?}"))
+    found.with_context(|| format!("no folder of crates/protocols/src has the protocol id {protocol:?}"))
 }
 
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
     let output =
-        Command::new("git").args(arguments).current_dir(root).output().context("git does not start")?;
+        Command::new("git").args(arguments).current_dir(root).output().context("cannot start git")?;
     if !output.status.success() {
         bail!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }
@@ -121,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_belong_to_the_folder_that_names_them() {
+    fn variants_belong_to_the_folder_with_their_id() {
         let folder = |name: &str, protocols: &[&str]| Folder {
             name: name.to_owned(),
             text: protocols
@@ -148,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_stands_for_what_the_library_says() {
+    fn long_name_is_replaced_by_the_own_name_in_long_names() {
         let library =
             r#"pub const LONG_NAMES: [(&str, &str); 2] = [("long", "l"), ("longer", "m")]; x("l", "y")"#;
         for (named, own) in [("long", "l"), ("longer", "m"), ("l", "l"), ("raft", "raft")] {
@@ -157,9 +170,9 @@ mod tests {
         assert_eq!(own_name("", "pbft"), "pbft");
     }
 
-    /// As the registry has it.
+    /// The names are those of the registry.
     #[test]
-    fn a_protocol_has_one_folder_by_whatever_name() {
+    fn long_and_own_name_lead_to_the_same_folder() {
         let protocols = crate::root().unwrap().join("crates/protocols/src");
         for named in ["sync-hotstuff-rotating", "sync-hotstuff-rr"] {
             assert_eq!(folder(&protocols, named).unwrap(), "sync_hotstuff");

@@ -1,10 +1,10 @@
 //! The repository's own checks.
 //!
-//! * `cargo xtask tidy` checks what compiler and clippy cannot see: layers, documents, lengths, reasons.
-//! * `cargo xtask coverage` says which lines of the protocols and the replica are run by tests.
+//! * `cargo xtask tidy` checks layers, documents, lengths and reasons, which compiler and clippy cannot see.
+//! * `cargo xtask coverage` reports the lines of the protocols and the replica that tests run.
 //! * `cargo xtask torture` builds the program and lets it torture a cluster of its own.
 //! * `cargo xtask exam` builds the program, examines a protocol and keeps the ledger.
-//! * `cargo xtask ci` runs everything that must be green, and says how long each step took.
+//! * `cargo xtask ci` runs every check that a merge needs, and reports the time of each step.
 
 mod ci;
 mod coverage;
@@ -16,24 +16,28 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage:
-  cargo xtask tidy                  layers, documents, lengths, reasons
-  cargo xtask ci [--after-tests]    everything that must be green; --after-tests: the tests have just passed
-  cargo xtask exam PROTOCOL [--seeds N] [...]    all scenarios, resumable, with a ledger in results/exam
-  cargo xtask twins PROTOCOL [--views N] [...]   the same for twins
-  cargo xtask coverage              which lines of the protocols and the replica tests run; needs cargo-tarpaulin
-  cargo xtask torture --minutes N [--seed S] [...]    real processes killed and paused; --help says more";
+  cargo xtask tidy                  check layers, documents, lengths, reasons and sentences
+  cargo xtask tidy --headless NAME  list sentences and test names that begin without a noun, in a crate or in documents
+  cargo xtask ci [--after-tests]    run all checks that a merge needs; --after-tests skips the tests, which have passed
+  cargo xtask exam PROTOCOL [--seeds N] [...]    run all scenarios, resumable, with a ledger in results/exam
+  cargo xtask twins PROTOCOL [--views N] [...]   run all twins scenarios, in the same way
+  cargo xtask coverage              report the lines of protocols and replica that tests run; needs cargo-tarpaulin
+  cargo xtask torture --minutes N [--seed S] [...]    kill and pause real processes under load; --help lists options";
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> Result<PathBuf> {
     let parent = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    Ok(parent.context("xtask lies in the root of the repository")?.to_path_buf())
+    Ok(parent
+        .context("the folder of xtask has no parent; it belongs in the root of the repository")?
+        .to_path_buf())
 }
 
 fn run(arguments: &[String]) -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["tidy"] => tidy::run(&root()?),
-        [what @ ("exam" | "twins"), more @ ..] => exam::run(&root()?, what, more),
+        ["tidy", "--headless", name] => tidy::list_headless(&root()?, name),
+        [command @ ("exam" | "twins"), more @ ..] => exam::run(&root()?, command, more),
         ["coverage"] => coverage::run(&root()?),
         ["torture", more @ ..] => ci::torture(&root()?, more),
         ["ci"] => ci::run(&root()?, ci::Tests::Run),

@@ -1,11 +1,13 @@
-//! What compiler and clippy cannot see.
+//! Rules for the repository that compiler and clippy cannot check.
 //!
-//! Each rule is a function from the repository's text to findings, so that its tests give it a repository that
-//! breaks the rule. Exceptions stand in `tidy.toml`, each with its reason; one that is no longer needed is a
-//! finding too, so the list can only shrink.
+//! Each rule is a function from the repository's text to findings, so a test gives it a repository that breaks the
+//! rule. Exceptions stand in `tidy.toml`, each with its reason. An exception that is no longer needed is a finding
+//! too, so the list can only shrink.
 
 mod config;
 mod documents;
+mod headless;
+mod lean;
 mod protocols;
 mod rust;
 mod source;
@@ -22,7 +24,7 @@ use std::path::Path;
 /// The repository's text files by path from the root, with `/` between folders.
 pub(crate) struct Repository {
     files: BTreeMap<String, String>,
-    /// Every file's path, also of those that are not read.
+    /// Paths of all files and folders, read or not.
     paths: Vec<String>,
 }
 
@@ -40,7 +42,7 @@ impl Repository {
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = format!("{prefix}{name}");
             let kind = entry.file_type()?;
-            // What is built, and what git keeps, is not the repository.
+            // Build outputs and git's own data are no part of the repository.
             if kind.is_dir() && name != "target" && name != ".git" {
                 self.paths.push(path.clone());
                 self.walk(&entry.path(), &format!("{path}/"))?;
@@ -60,7 +62,7 @@ impl Repository {
         self.files.get(path).map(String::as_str)
     }
 
-    /// Path and text of the files that end with `suffix`.
+    /// Returns path and text of the files whose paths end with `suffix`.
     fn ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
         let ends = move |(path, _): &(&str, &str)| path.ends_with(suffix);
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str())).filter(ends)
@@ -71,26 +73,33 @@ impl Repository {
     }
 }
 
-/// What is wrong, and where.
+/// Broken rules, each with its place.
 pub(crate) type Findings = Vec<String>;
 
-fn check(repository: &Repository) -> Result<Findings> {
+fn config(repository: &Repository) -> Result<Config> {
     let text = repository.file("tidy.toml").context("tidy.toml is missing")?;
-    let config: Config = toml::from_str(text).context("tidy.toml")?;
+    toml::from_str(text).context("tidy.toml")
+}
+
+fn check(repository: &Repository) -> Result<Findings> {
+    let config = config(repository)?;
     let mut findings = Findings::new();
     workspace::check(repository, &config, &mut findings);
     rust::check(repository, &config, &mut findings);
     walls::check(repository, &config, &mut findings);
     protocols::check(repository, &mut findings);
     documents::check(repository, &mut findings);
+    headless::check(repository, &config, &mut findings);
     findings.sort();
     findings.dedup();
     Ok(findings)
 }
 
-/// Checks the repository at `root` and prints what is wrong.
+/// Checks the repository at `root` and prints the findings.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let findings = check(&Repository::load(root)?)?;
+    let repository = Repository::load(root)?;
+    let mut findings = check(&repository)?;
+    lean::check(&lean::metadata(root)?, &config(&repository)?, &mut findings);
     for finding in &findings {
         eprintln!("{finding}");
     }
@@ -98,4 +107,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         0 => Ok(()),
         count => bail!("tidy: {count} findings"),
     }
+}
+
+/// Prints the sentences and test names of one crate (or of `documents`) that begin without a noun.
+pub(crate) fn list_headless(root: &Path, name: &str) -> Result<()> {
+    print!("{}", headless::list(&Repository::load(root)?, name));
+    Ok(())
 }

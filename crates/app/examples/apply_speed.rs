@@ -1,7 +1,7 @@
-//! What execution costs on this machine: `cargo run --release -p quorate-app --example apply_speed`.
+//! Measures the cost of execution on this machine: `cargo run --release -p quorate-app --example apply_speed`.
 //!
-//! Puts of 128 bytes, in bundles of 100, straight into the store and through sessions and outcomes; digests at
-//! checkpoints; snapshots; scans.
+//! The example measures puts of 128 bytes in bundles of 100: straight into the store, and through sessions and
+//! outcomes. It also measures digests at checkpoints, snapshots and scans.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,7 +10,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::as_conversions,
-    reason = "measures the time of a library that has no clock, with data of its own"
+    reason = "a measurement needs a clock, and its data are its own"
 )]
 
 use quorate_app::{Application, At, Execution, Kv, KvOp};
@@ -126,7 +126,7 @@ fn genesis() -> Genesis {
     }
 }
 
-/// Blocks of `per_block` bundles of `requests` puts, taken in turn from the sessions.
+/// Measures blocks of `per_block` bundles with `requests` puts each. The sessions take turns.
 fn execution(sessions: usize, per_block: usize, requests: usize, name: &str) {
     const BLOCKS: usize = 300;
     let mut execution = Execution::new(&genesis(), Box::new(Kv::new())).unwrap();

@@ -1,74 +1,76 @@
-//! What a service has to implement.
+//! The trait that a service implements.
 
 use crate::snapshot::{RestoreError, Snapshot};
 use quorate_types::{ClientId, Digest, Height};
 
-/// Where and for whom an operation is applied. Equal at every replica.
+/// The circumstances of an operation: its block, time and client. They are equal at every replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct At {
-    /// Height of the block that carries the operation.
+    /// The height of the block that carries the operation.
     pub height: Height,
-    /// Nanoseconds since 1970, the same for all operations of a block. A hint, not a trusted clock.
+    /// Nanoseconds since 1970, the same for all operations of a block. The time is a hint, not a trusted clock.
     ///
-    /// The leader that proposes a block writes its own clock into it, and nobody checks that. The first block with
-    /// requests sets the application's time to that clock, up to the year 2100. From then on each block moves it to the
-    /// block's clock, but always forward by 1 ns at least and by 10 s at most. An empty block moves it by 1 ns.
+    /// The leader that proposes a block writes its own clock into the block, and no replica checks that value. The
+    /// first block with requests sets the application's time to that clock, up to the year 2100. Each later block
+    /// moves the time to the block's clock, but always forward, by at least 1 ns and at most 10 s. An empty block
+    /// moves it by 1 ns.
     ///
-    /// * **Ahead, without bound:** one leader whose clock is wrong, or that lies, sets it ahead: in the first block by
-    ///   decades, later by 10 s a block. It never goes back. Until the clocks have come there it moves 1 ns a block.
-    /// * **Behind, without bound:** a cluster that was idle for 45 s is 35 s behind at its next block with requests, and
-    ///   gains at most 10 s with each of those that follow. A leader whose clock is behind holds it back.
-    /// * **A node reads its machine's clock when it starts**, and counts from there: a clock that is set later changes
-    ///   nothing before the node is started again.
+    /// * **Ahead, without bound:** one leader with a wrong clock, or a lying leader, sets the time ahead. The first
+    ///   block can move it by decades, a later block by 10 s. The time never goes back. It moves 1 ns a block until
+    ///   the clocks reach it.
+    /// * **Behind, without bound:** a cluster that was idle for 45 s is 35 s behind at its next block with requests.
+    ///   Each later block with requests gains at most 10 s. A leader whose clock is behind delays the time further.
+    /// * **A node reads its machine's clock when it starts**, and counts from there. Setting the machine's clock
+    ///   later has no effect until the node is started again.
     ///
-    /// A replica that sees a difference of more than 10 s from its own clock says so in `quorate status` and in its log:
-    /// ahead at once, behind when it has lasted for a minute.
+    /// A replica compares the time with its own clock. It reports a difference of more than 10 s in `quorate status`
+    /// and in its log. A time ahead is reported at once, a time behind after a minute.
     ///
-    /// It is good for what people read, and for order: it grows from block to block. **Nothing that must be right may rest
-    /// on it:** no lease, no expiry of a lock or token, no time limit on money. A lease that ends by this time can end
-    /// early or never; use fencing tokens, or let its holder give it up.
+    /// The time is good for display and for order, because it grows from block to block. **No guarantee may rest on
+    /// it:** no lease, no expiry of a lock or token, no time limit on money. A lease that ends by this time can end
+    /// early or never. Use fencing tokens, or let the holder release the lease.
     pub time_ns: u64,
-    /// Who asks.
+    /// The client that requests the operation.
     pub client: ClientId,
-    /// Bytes of results that the bundle of this operation still has room for. A result that is larger costs
-    /// the client the results of the whole bundle, so an operation with a long result looks here first.
+    /// Bytes that are left for results in the reply to this operation's bundle. A larger result costs the client the
+    /// results of the whole bundle. An operation with a long result therefore checks this field first.
     pub room: usize,
 }
 
 /// A deterministic service.
 ///
-/// The state after `apply` depends on the state before, `at` and `op` alone: no clock, no randomness, no
-/// iteration order from hashing. Whatever a client sends is answered: an operation that makes no sense has a
-/// result that says so, and never a panic. A panic ends the replica, and all others at the same operation.
+/// The state after `apply` depends only on the state before, `at` and `op`: on no clock, no randomness, and no
+/// iteration order from hashing. The application answers everything that a client sends. It answers a malformed
+/// operation with an error, never with a panic. A panic ends the replica, and all other replicas at the same
+/// operation.
 ///
 /// The page "Building a service" (`docs/building-a-service.md`) explains the rules one by one.
 pub trait Application: Send {
-    /// Which service this is. Part of genesis.
+    /// Returns the name of the service, which is part of genesis.
     fn name(&self) -> &'static str;
 
-    /// Version of operations, results and state. Part of genesis.
+    /// Returns the version of operations, results and state, which is part of genesis.
     fn version(&self) -> u32;
 
-    /// Applies one operation and appends its result to `reply`, which already holds other results: what is in
-    /// it must stay.
+    /// Applies one operation and appends its result to `reply`. `reply` already has other results, which must stay.
     fn apply(&mut self, at: &At, op: &[u8], reply: &mut Vec<u8>);
 
-    /// Answers an operation that changes nothing from the present state: appends at most `room` bytes to
-    /// `reply`.
+    /// Answers a read-only operation from the present state. Appends at most `room` bytes to `reply`.
     fn query(&self, op: &[u8], room: usize, reply: &mut Vec<u8>);
 
-    /// Digest of the state: equal states have equal digests, whatever led to them. Costs as much as what
-    /// changed since the last call.
+    /// Returns the digest of the state. Equal states have equal digests for any history. The cost should be
+    /// proportional to the changes since the last call.
     fn digest(&mut self) -> Digest;
 
-    /// The present state. Cheap: shares memory with the running service, which copies what it changes.
+    /// Returns the present state. A snapshot is cheap: it shares memory with the running service, which copies the
+    /// parts that it changes.
     fn snapshot(&mut self) -> Snapshot;
 
-    /// Replaces the state by that of a snapshot: its header, and its chunks in order. All chunks are taken.
+    /// Replaces the state by that of a snapshot, which is its header and its chunks in order. Takes all chunks.
     ///
     /// # Errors
-    /// When header and chunks are not a snapshot of this application. The state is then undefined, and the
-    /// host restores another snapshot or stops.
+    /// Fails when header and chunks are not a snapshot of this application. The state is then undefined, and the host
+    /// restores another snapshot or stops.
     fn restore(
         &mut self,
         header: &[u8],

@@ -1,15 +1,18 @@
-//! An ordered map of bytes to bytes with a digest and cheap snapshots: the block from which applications are
-//! built.
+//! An ordered map of bytes to bytes with a digest and cheap snapshots, from which applications are built.
 //!
-//! Entries lie in 4,096 copy-on-write buckets by a hash of the key. A checkpoint hashes the buckets that
-//! changed, a snapshot shares all of them, and a bucket is the unit in which state is written and transferred.
-//! A second index holds the keys in order for scans; only new and removed keys touch it.
+//! A hash of the key assigns each entry to one of 4,096 copy-on-write buckets. A checkpoint hashes the changed
+//! buckets, and a snapshot shares all of them. State is written and transferred by bucket. A second index has the
+//! keys in order for scans. Only new and removed keys change it.
 //!
-//! The hash of a key is part of the state's digest and never changes: 64 bits, begun with the length, each
-//! eight bytes (little-endian, the last padded with zeros) xored in, multiplied by 0x9e37_79b9_7f4a_7c15 and
-//! folded (`h ^= h >> 32`); the bucket is the upper 12 bits of one more product with the same number. It spreads
-//! keys that nobody chose. Whoever chooses keys can fill one bucket, which makes digests and copies of that
-//! bucket slower and nothing else.
+//! The hash of a key is part of the state's digest and never changes. It has 64 bits:
+//!
+//! * It begins with the length of the key.
+//! * Each eight bytes (little-endian, the last padded with zeros) are xored in. The hash is then multiplied by
+//!   0x9e37_79b9_7f4a_7c15 and folded (`h ^= h >> 32`).
+//! * The bucket is the upper 12 bits of one more product with the same number.
+//!
+//! The hash spreads keys that no attacker chose. An attacker who chooses keys can fill one bucket, which only makes
+//! digests and copies of that bucket slower.
 
 use crate::buckets::{Bucket, Buckets};
 use crate::snapshot::{Chunk, RestoreError, Snapshot};
@@ -22,10 +25,10 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// How many buckets a map has unless it is told otherwise, and at most.
+/// The default number of buckets of a map, which is also the largest.
 const BUCKETS: usize = 4_096;
 
-/// Where a key lies among so many buckets.
+/// Returns the bucket of a key.
 fn bucket_of(key: &[u8], buckets: usize) -> usize {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| {
@@ -41,12 +44,12 @@ fn bucket_of(key: &[u8], buckets: usize) -> usize {
         let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         hash = mix(hash, last);
     }
-    // The upper bits are the best mixed ones of a product.
+    // The upper bits of a product are mixed best.
     let upper = usize::try_from(hash.wrapping_mul(MULTIPLIER) >> 52).unwrap_or_default();
     upper & (buckets - 1)
 }
 
-/// Keys are shared with the index; a bucket that is copied copies values alone.
+/// The entries of a bucket. They share keys with the index, so copying a bucket copies only values.
 #[derive(Clone, Default)]
 struct Entries(BTreeMap<Arc<[u8]>, Box<[u8]>>);
 
@@ -80,7 +83,7 @@ impl Bucket for Entries {
 /// An ordered map of bytes to bytes with a digest and cheap snapshots.
 pub struct BucketMap {
     buckets: Buckets<Entries>,
-    /// Every key. Derived: neither hashed nor part of a snapshot.
+    /// All keys. The index is derived data: it is neither hashed nor part of a snapshot.
     order: BTreeSet<Arc<[u8]>>,
 }
 
@@ -97,20 +100,24 @@ impl Default for BucketMap {
 }
 
 impl BucketMap {
-    /// An empty map.
+    /// Returns an empty map.
     #[must_use]
     pub fn new() -> Self {
         Self::with_buckets(BUCKETS)
     }
 
-    /// An empty map of another number of buckets: each is a chunk of a snapshot and is hashed whole, and a digest hashes
-    /// the digests of all, so a small map is cheaper with fewer. The digest depends on it.
+    /// Returns an empty map with `count` buckets. Each bucket is a chunk of a snapshot and is hashed whole, and a
+    /// digest hashes the digests of all. Fewer buckets are therefore cheaper for a small map. The digest depends on
+    /// `count`.
     ///
     /// # Panics
-    /// When it is no power of two, or above 4,096.
+    /// Panics when `count` is no power of two, or above 4,096.
     #[must_use]
     pub fn with_buckets(count: usize) -> Self {
-        assert!(count.is_power_of_two() && count <= BUCKETS, "a power of two up to {BUCKETS}");
+        assert!(
+            count.is_power_of_two() && count <= BUCKETS,
+            "{count} buckets; expected a power of two up to {BUCKETS}"
+        );
         Self { buckets: Buckets::new(count), order: BTreeSet::new() }
     }
 
@@ -118,25 +125,25 @@ impl BucketMap {
         bucket_of(key, self.buckets.count())
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there are no entries.
+    /// Whether the map has no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.buckets.get(self.bucket_of(key)).0.get(key).map(|value| &**value)
     }
 
-    /// Gives a key a value. A value of the same length is overwritten in place.
+    /// Sets the value of a key. A value of the same length is overwritten in place.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) {
         let bucket = self.bucket_of(key);
         let entries = &mut self.buckets.get_mut(bucket).0;
@@ -151,9 +158,9 @@ impl BucketMap {
         }
     }
 
-    /// Removes a key; false when it was not there.
+    /// Removes a key. Returns false when the map does not have it.
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        // The index is asked first: what is not there makes no bucket dirty.
+        // The index comes first, so that a missing key makes no bucket dirty.
         let was = self.order.remove(key);
         if was {
             let bucket = self.bucket_of(key);
@@ -162,13 +169,13 @@ impl BucketMap {
         was
     }
 
-    /// Entries from `from` up to and without `to`, in order of their keys. The caller stops when it has enough.
+    /// Returns the entries from `from` up to and without `to`, in order of their keys.
     pub fn scan<'a>(
         &'a self,
         from: &[u8],
         to: Option<&[u8]>,
     ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        // A range that ends before it begins would be a panic in the standard library.
+        // The standard library panics on a range that ends before it begins.
         let to = to.map(|to| to.max(from));
         let end = to.map_or(Bound::Unbounded, Bound::Excluded);
         self.order
@@ -176,24 +183,24 @@ impl BucketMap {
             .map(|key| (&**key, self.get(key).unwrap_or_default()))
     }
 
-    /// Digest of all entries: equal for equal contents, whatever led to them.
+    /// Returns the digest of all entries. Equal contents have equal digests for any history.
     pub fn digest(&mut self) -> Digest {
         self.buckets.digest()
     }
 
-    /// The present entries, one chunk for each bucket. Writes copy the buckets that they meet as long as the
-    /// snapshot lives.
+    /// Returns the present entries, one chunk for each bucket. As long as the snapshot lives, writes copy the buckets
+    /// that they change.
     pub fn snapshot(&mut self) -> Snapshot {
         let mut snapshot = Snapshot::new(Vec::new());
         self.buckets.snapshot(&mut snapshot);
         snapshot
     }
 
-    /// The map of a snapshot, with as many buckets as this one; takes as many chunks.
+    /// Returns the map of a snapshot, with the same number of buckets as this one. Takes one chunk for each bucket.
     ///
     /// # Errors
-    /// When a chunk is missing, not canonical or in the wrong place. Whether the state is the right one is
-    /// told by its digest.
+    /// Fails when a chunk is missing, not canonical or in the wrong place. The caller compares the digest, which shows
+    /// whether the state is the right one.
     pub fn restore(&self, chunks: &mut dyn Iterator<Item = Vec<u8>>) -> Result<Self, RestoreError> {
         let buckets = Buckets::<Entries>::restore(self.buckets.count(), chunks)?;
         let keys = buckets.iter().flat_map(|entries| entries.0.keys());

@@ -1,23 +1,23 @@
-//! A fixed number of copy-on-write buckets with cached digests: what the key-value state, the sessions and
-//! the registered keys have in common.
+//! A fixed number of copy-on-write buckets with cached digests. Key-value state, sessions and registered keys use them.
 //!
-//! The digest of a bucket is the digest of its encoding, which is also its chunk in a snapshot. A bucket is
-//! hashed again only after it was changed.
+//! The digest of a bucket is the digest of its encoding, which is also its chunk in a snapshot. Only a changed bucket
+//! is hashed again.
 
 use crate::snapshot::{Chunk, RestoreError, Snapshot};
 use quorate_types::digest::context;
 use quorate_types::{DecodeError, Digest, Reader};
 use std::sync::Arc;
 
-/// Contents of one bucket.
+/// The contents of one bucket.
 pub(crate) trait Bucket: Chunk + Clone + Default + 'static {
-    /// Reads what [`Chunk::encode`] wrote for the bucket at `index` of `count`; refuses what does not belong there.
+    /// Decodes the output of [`Chunk::encode`] for the bucket at `index` of `count`. Refuses entries that belong
+    /// elsewhere.
     fn decode(reader: &mut Reader<'_>, index: usize, count: usize) -> Result<Self, DecodeError>;
 }
 
 struct Slot<T> {
     content: Arc<T>,
-    /// Whether the index is in `Buckets::dirty`, because the digest is out of date.
+    /// Whether the index is in `Buckets::dirty`. The digest is then out of date.
     dirty: bool,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Buckets<T> {
 }
 
 impl<T: Bucket> Buckets<T> {
-    /// `count` empty buckets. They share one allocation until they are written to.
+    /// Returns `count` empty buckets. They share one allocation until the first write.
     pub(crate) fn new(count: usize) -> Self {
-        assert!(count > 0, "a map has at least one bucket");
+        assert!(count > 0, "a map needs at least one bucket");
         let empty = Arc::new(T::default());
         let mut scratch = Vec::new();
         empty.encode(&mut scratch);
@@ -44,18 +44,18 @@ impl<T: Bucket> Buckets<T> {
         }
     }
 
-    /// How many buckets there are.
+    /// Returns the number of buckets.
     pub(crate) fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The bucket at `index` modulo their number.
+    /// Returns the bucket at `index` modulo their number.
     #[allow(clippy::indexing_slicing, reason = "the index is reduced modulo the length, which is not 0")]
     pub(crate) fn get(&self, index: usize) -> &T {
         &self.slots[index % self.slots.len()].content
     }
 
-    /// The bucket at `index` modulo their number, to be changed.
+    /// Returns the bucket at `index` modulo their number for a change, and marks it dirty.
     #[allow(clippy::indexing_slicing, reason = "the index is reduced modulo the length, which is not 0")]
     pub(crate) fn get_mut(&mut self, index: usize) -> &mut T {
         let index = index % self.slots.len();
@@ -67,7 +67,7 @@ impl<T: Bucket> Buckets<T> {
         Arc::make_mut(&mut slot.content)
     }
 
-    /// All buckets in order.
+    /// Returns all buckets in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().map(|slot| &*slot.content)
     }
@@ -83,7 +83,7 @@ impl<T: Bucket> Buckets<T> {
         }
     }
 
-    /// Digest over all buckets: that of the list of their digests.
+    /// Returns the digest of all buckets, which is the digest of the list of their digests.
     pub(crate) fn digest(&mut self) -> Digest {
         self.refresh();
         Digest::of(&context::BUCKETS, self.digests.as_flattened())
@@ -98,7 +98,7 @@ impl<T: Bucket> Buckets<T> {
         }
     }
 
-    /// Reads `count` buckets from as many chunks.
+    /// Decodes `count` buckets from the same number of chunks.
     pub(crate) fn restore(
         count: usize,
         chunks: &mut dyn Iterator<Item = Vec<u8>>,

@@ -1,22 +1,22 @@
 //! Execution of decided blocks: sessions and application under one digest and one snapshot.
 //!
-//! [`Execution`] turns blocks into outcomes. The first bundle that is ordered under a session and number is
-//! executed, and no bundle is executed twice. It is pure, idempotent for each height, and has no opinion on
-//! which block comes next: that is decided by the replica's sequencer.
+//! [`Execution`] turns blocks into outcomes. It executes the first bundle that is ordered under a session and number,
+//! and no bundle twice. It is pure and idempotent for each height. The replica's sequencer decides the order of
+//! blocks.
 //!
-//! * A height is executed after the one before it. A height that was executed before changes nothing.
-//! * A panic of the application goes on, with a text that names the operation.
-//! * Time as the application sees it is strictly increasing and never jumps more than 10 s between blocks.
+//! * Each height is executed after the one below it. An executed height that comes again changes nothing.
+//! * A panic of the application is passed on, with a text that names the operation.
+//! * The application's time is strictly increasing and moves at most 10 s from one block to the next.
 
 use crate::application::{Application, At};
-use crate::panics::{place, start_of, told};
-use crate::sessions::{Kept, SessionView, Sessions, Standing};
+use crate::panics::{escaped_start, locate_panic, operation_place};
+use crate::sessions::{BundleState, KeptOutcome, SessionView, Sessions};
 use crate::snapshot::{RestoreError, Snapshot};
 use quorate_types::codec::put_bytes;
 use quorate_types::digest::context;
 use quorate_types::{
     Bundle, BundleKind, BundleNo, ClientId, Digest, DigestWriter, Executed, ExecutedBundle, FullBlock,
-    Genesis, Height, Outcome, PublicKey, Reader, ReplyBundle, SessionId, Wire,
+    Genesis, Height, Outcome, PublicKey, Reader, SessionId, Wire,
 };
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,22 +24,22 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Format of the header of a snapshot.
+/// The format of the header of a snapshot.
 const FORMAT: u16 = 1;
-/// The application's clock moves at most this far from one block to the next.
+/// The largest step of the application's clock from one block to the next.
 const TIME_STEP_NS_MAX: u64 = 10_000_000_000;
-/// The first block may set the application's clock to the year 2100 at most, so that it can never run out.
+/// The largest time that the first block may set: the year 2100. The clock can therefore never run out.
 const TIME_START_NS_MAX: u64 = 4_102_444_800_000_000_000;
-/// An encoded `Outcome::Done` before its results: tag and count.
+/// Bytes of an encoded `Outcome::Done` before the results: tag and count.
 const DONE_HEADER_BYTES: usize = 1 + 4;
 
-/// The replica runs another application than its genesis says.
+/// The program runs another application than genesis names.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("genesis names the application {expected:?}, this program runs {found:?}")]
+#[error("genesis names the application {expected:?}, but this program runs {found:?}")]
 pub struct WrongApplication {
-    /// What genesis says.
+    /// The name and version in genesis.
     pub expected: String,
-    /// What runs here.
+    /// The name and version of the running application.
     pub found: String,
 }
 
@@ -52,7 +52,7 @@ pub struct Execution {
     checkpoint_every: u64,
     height: Height,
     time_ns: u64,
-    /// The outcome that is being made; reused, so that a request costs no allocation here.
+    /// The buffer for the outcome under construction. Its reuse saves an allocation for each request.
     reply: Vec<u8>,
 }
 
@@ -67,17 +67,18 @@ fn identity(application: &dyn Application) -> String {
 }
 
 impl Execution {
-    /// The state at height 0: the clients of genesis and the admin client are registered, no session is open.
+    /// Returns the state at height 0. The clients of genesis and the admin client are registered, and no session is
+    /// open.
     ///
     /// # Errors
-    /// When `application` is not the one that genesis names ("name version").
+    /// Fails when `application` is not the one that genesis names ("name version").
     pub fn new(genesis: &Genesis, application: Box<dyn Application>) -> Result<Self, WrongApplication> {
         let found = identity(&*application);
         if genesis.application != found {
             return Err(WrongApplication { expected: genesis.application.clone(), found });
         }
         let mut sessions = Sessions::new(genesis.clients_max, genesis.client_window);
-        // Genesis limits its clients to far fewer keys than there is room for.
+        // Genesis has far fewer client keys than the limit.
         sessions.register(&genesis.clients);
         sessions.register(&[genesis.admin]);
         Ok(Self {
@@ -92,83 +93,84 @@ impl Execution {
         })
     }
 
-    /// The last height that was executed.
+    /// Returns the last executed height.
     #[must_use]
     pub fn height(&self) -> Height {
         self.height
     }
 
-    /// The time that the last executed block has given the application: see [`At::time_ns`]. 0 before the first.
+    /// Returns the application's time after the last executed block; 0 before the first. See [`At::time_ns`].
     #[must_use]
     pub fn time_ns(&self) -> u64 {
         self.time_ns
     }
 
-    /// Whether a client may open sessions. Advice: true of the present height only.
+    /// Whether a client may open sessions. The answer is advice, because it holds for the present height only.
     #[must_use]
     pub fn registered(&self, client: &ClientId) -> bool {
         self.sessions.registered(client)
     }
 
-    /// An open session. Advice, as above.
+    /// Returns an open session. The answer is advice, as in [`Self::registered`].
     #[must_use]
     pub fn session(&self, session: SessionId) -> Option<SessionView> {
         self.sessions.view(session)
     }
 
-    /// Whether a bundle was executed under this number of an open session. Advice, as above.
+    /// Whether a bundle was executed under this number of an open session. The answer is advice, as in
+    /// [`Self::registered`].
     #[must_use]
     pub fn executed(&self, session: SessionId, number: BundleNo) -> bool {
         self.sessions.executed(session, number)
     }
 
-    /// The outcome of a bundle, as long as it is kept. Advice, as above.
+    /// Returns the outcome of a bundle, as long as it is kept. The answer is advice, as in [`Self::registered`].
     #[must_use]
-    pub fn kept(&self, session: SessionId, number: BundleNo) -> Option<&Kept> {
+    pub fn kept(&self, session: SessionId, number: BundleNo) -> Option<&KeptOutcome> {
         self.sessions.kept(session, number)
     }
 
-    /// The session that a client's nonce has opened. Advice, as above.
+    /// Returns the session that a client's nonce has opened. The answer is advice, as in [`Self::registered`].
     #[must_use]
     pub fn opened(&self, client: &ClientId, nonce: BundleNo) -> Option<SessionId> {
         self.sessions.opened(client, nonce)
     }
 
-    /// Answers an operation that changes nothing from the present state.
+    /// Answers a read-only operation from the present state.
     pub fn query(&self, op: &[u8], reply: &mut Vec<u8>) {
-        let place = || format!("query at height {}, operation \"{}\"", self.height, start_of(op));
-        told(place, || self.application.query(op, self.reply_bytes_max, reply));
+        let place = || format!("query at height {}, operation \"{}\"", self.height, escaped_start(op));
+        locate_panic(place, || self.application.query(op, self.reply_bytes_max, reply));
     }
 
-    /// Executes the next block. A block at or below the own height changes nothing, and only those of its
-    /// bundles are answered whose outcome is still known.
+    /// Executes the next block. A block at or below the own height changes nothing. Of its bundles, only those with a
+    /// known outcome are answered.
     ///
     /// # Panics
-    /// When a height is left out: the caller's bug, after which no answer could be trusted.
+    /// Panics when the block skips a height. That is a bug of the caller, after which no answer could be trusted.
     pub fn execute(&mut self, block: &FullBlock) -> Executed {
-        let mut executed = self.execute_unstated(block);
+        let mut executed = self.execute_without_digest(block);
         if executed.height == self.height && self.is_checkpoint() {
             executed.state = Some(self.digest());
         }
         executed
     }
 
-    /// The same, and nobody is told the state at a checkpoint: working it out takes longer than most blocks.
+    /// Executes the next block without computing the digest at a checkpoint. The digest takes longer than most blocks.
     ///
     /// # Panics
-    /// As above.
-    pub fn execute_unstated(&mut self, block: &FullBlock) -> Executed {
+    /// Panics when the block skips a height.
+    pub fn execute_without_digest(&mut self, block: &FullBlock) -> Executed {
         if block.height <= self.height {
-            return self.answer_again(block);
+            return self.answer_executed(block);
         }
         assert!(
             block.height == self.height.next(),
-            "height {} is executed after {}",
+            "height {} cannot be executed after height {}",
             block.height,
             self.height
         );
         self.height = block.height;
-        // Leaders write no time into an empty block: it does not set a clock that was never set.
+        // Leaders write no time into an empty block, so such a block does not set the clock for the first time.
         let sets = |time_ns| self.time_ns > 0 || time_ns > 0 || !block.bundles.is_empty();
         if let Some(header) = block.block.as_ref().filter(|header| sets(header.time_ns)) {
             self.advance_time(header.time_ns);
@@ -201,7 +203,7 @@ impl Execution {
         };
     }
 
-    fn answer_again(&mut self, block: &FullBlock) -> Executed {
+    fn answer_executed(&mut self, block: &FullBlock) -> Executed {
         let mut executed = Executed { height: block.height, ..Executed::default() };
         for bundle in &block.bundles {
             let (client, number) = (bundle.client(), bundle.number());
@@ -209,10 +211,10 @@ impl Execution {
                 BundleKind::Open => self
                     .sessions
                     .opened(&client, number)
-                    .map(|session| keep(bundle, &Outcome::Opened(session))),
+                    .map(|session| KeptOutcome::of(bundle, &Outcome::Opened(session))),
                 BundleKind::Requests | BundleKind::Register => {
-                    match self.sessions.standing(&client, bundle.session(), number, bundle.digest()) {
-                        Standing::Kept(kept) => Some(kept),
+                    match self.sessions.bundle_state(&client, bundle.session(), number, bundle.digest()) {
+                        BundleState::Kept(kept) => Some(kept),
                         _ => None,
                     }
                 }
@@ -222,29 +224,29 @@ impl Execution {
         executed
     }
 
-    fn open(&mut self, bundle: &Bundle, index: usize, executed: &mut Executed) -> (Kept, u32) {
+    fn open(&mut self, bundle: &Bundle, index: usize, executed: &mut Executed) -> (KeptOutcome, u32) {
         let (client, nonce) = (bundle.client(), bundle.number());
         if !self.sessions.registered(&client) {
-            return (keep(bundle, &Outcome::NotRegistered), 0);
+            return (KeptOutcome::of(bundle, &Outcome::NotRegistered), 0);
         }
-        // A retransmission: the nonce names the session that it has opened.
+        // The bundle is a retransmission, whose nonce has already opened a session.
         if let Some(session) = self.sessions.opened(&client, nonce) {
-            return (keep(bundle, &Outcome::Opened(session)), 0);
+            return (KeptOutcome::of(bundle, &Outcome::Opened(session)), 0);
         }
         let session = SessionId { height: self.height, index: u32::try_from(index).unwrap_or(u32::MAX) };
         self.sessions.open(client, nonce, session, &mut executed.evicted);
-        (keep(bundle, &Outcome::Opened(session)), 1)
+        (KeptOutcome::of(bundle, &Outcome::Opened(session)), 1)
     }
 
-    fn in_session(&mut self, bundle: &Bundle) -> (Kept, u32) {
+    fn in_session(&mut self, bundle: &Bundle) -> (KeptOutcome, u32) {
         let (session, number) = (bundle.session(), bundle.number());
-        match self.sessions.standing(&bundle.client(), session, number, bundle.digest()) {
-            Standing::NoSession => (keep(bundle, &Outcome::NoSession), 0),
-            Standing::OutOfWindow => (keep(bundle, &Outcome::OutOfWindow), 0),
-            Standing::Superseded => (keep(bundle, &Outcome::Superseded), 0),
-            Standing::Forgotten => (keep(bundle, &Outcome::Forgotten), 0),
-            Standing::Kept(kept) => (kept, 0),
-            Standing::Fresh => {
+        match self.sessions.bundle_state(&bundle.client(), session, number, bundle.digest()) {
+            BundleState::NoSession => (KeptOutcome::of(bundle, &Outcome::NoSession), 0),
+            BundleState::OutOfWindow => (KeptOutcome::of(bundle, &Outcome::OutOfWindow), 0),
+            BundleState::Superseded => (KeptOutcome::of(bundle, &Outcome::Superseded), 0),
+            BundleState::Forgotten => (KeptOutcome::of(bundle, &Outcome::Forgotten), 0),
+            BundleState::Kept(kept) => (kept, 0),
+            BundleState::Fresh => {
                 let (kept, applied) = if bundle.kind() == BundleKind::Register {
                     self.register(bundle)
                 } else {
@@ -256,18 +258,18 @@ impl Execution {
         }
     }
 
-    fn register(&mut self, bundle: &Bundle) -> (Kept, u32) {
+    fn register(&mut self, bundle: &Bundle) -> (KeptOutcome, u32) {
         let keys: Vec<ClientId> =
             bundle.requests().filter_map(|request| request.try_into().ok().map(PublicKey)).collect();
         let allowed = bundle.client() == self.admin;
         match allowed.then(|| self.sessions.register(&keys)).flatten() {
-            Some(new) => (keep(bundle, &Outcome::Registered(new)), bundle.request_count()),
-            None => (keep(bundle, &Outcome::NotAllowed), 0),
+            Some(new) => (KeptOutcome::of(bundle, &Outcome::Registered(new)), bundle.request_count()),
+            None => (KeptOutcome::of(bundle, &Outcome::NotAllowed), 0),
         }
     }
 
-    /// Applies the requests. The results are encoded where they are made: as `Outcome::Done`.
-    fn apply(&mut self, bundle: &Bundle) -> Kept {
+    /// Applies the requests. Encodes the results in place, as `Outcome::Done`.
+    fn apply(&mut self, bundle: &Bundle) -> KeptOutcome {
         let Self { application, reply, reply_bytes_max, height, time_ns, .. } = self;
         let mut at = At { height: *height, time_ns: *time_ns, client: bundle.client(), room: 0 };
         reply.clear();
@@ -284,45 +286,45 @@ impl Execution {
                 at.room = if fits { reply_bytes_max.saturating_sub(start) } else { 0 };
                 application.apply(&at, op, reply);
                 let length = reply.len().checked_sub(start);
-                assert!(length.is_some(), "an application took results out of its reply");
+                assert!(length.is_some(), "the application removed other results from the reply");
                 let length = length.and_then(|length| u32::try_from(length).ok()).unwrap_or(u32::MAX);
                 if let Some(field) = reply.get_mut(length_at..start) {
                     field.copy_from_slice(&length.to_le_bytes());
                 }
                 if reply.len() > *reply_bytes_max {
-                    // The other requests are applied all the same, but nobody will see their results.
+                    // The other requests are still applied, but their results are dropped.
                     fits = false;
                     reply.truncate(DONE_HEADER_BYTES);
                 }
             }
             fits
         };
-        let fits = told(|| place(*height, bundle, applying.get()), apply_all);
+        let fits = locate_panic(|| operation_place(*height, bundle, applying.get()), apply_all);
         let reply = &self.reply;
         if fits {
-            keep_encoded(bundle, Arc::from(reply.as_slice()))
+            KeptOutcome::encoded(bundle, Arc::from(reply.as_slice()))
         } else {
-            keep(bundle, &Outcome::TooLarge)
+            KeptOutcome::of(bundle, &Outcome::TooLarge)
         }
     }
 
-    /// Digest of sessions and application at this height.
+    /// Returns the digest of sessions and application at this height.
     pub fn digest(&mut self) -> Digest {
         let mut writer = DigestWriter::new(&context::STATE);
         writer.update(&self.height.0.to_le_bytes()).update(&self.time_ns.to_le_bytes());
         self.sessions.digest(&mut writer);
         let place = || format!("digest at height {}", self.height);
-        writer.update(&told(place, || self.application.digest()).0);
+        writer.update(&locate_panic(place, || self.application.digest()).0);
         writer.finish()
     }
 
-    /// The present state. Cheap: it shares memory with the running service.
+    /// Returns the present state. A snapshot is cheap, because it shares memory with the running service.
     pub fn snapshot(&mut self) -> Snapshot {
         let state = self.digest();
         let mut snapshot = Snapshot::default();
         let clock = self.sessions.snapshot(&mut snapshot);
         let place = || format!("snapshot at height {}", self.height);
-        let application = snapshot.append(told(place, || self.application.snapshot()));
+        let application = snapshot.append(locate_panic(place, || self.application.snapshot()));
         let mut header = Vec::new();
         FORMAT.encode(&mut header);
         put_bytes(&mut header, identity(&*self.application).as_bytes());
@@ -335,12 +337,12 @@ impl Execution {
         snapshot
     }
 
-    /// Replaces the state by that of a snapshot, checks that it has the digest that its header promises, and
-    /// returns that digest; whether it is the digest of a stable checkpoint is for the caller to compare.
+    /// Replaces the state by that of a snapshot, and checks that the state has the digest in the header. Returns that
+    /// digest. The caller compares it with the digest of a stable checkpoint.
     ///
     /// # Errors
-    /// When header and chunks are not a snapshot of this application, or damaged. The state is then
-    /// undefined: restore another snapshot or stop.
+    /// Fails when header and chunks are damaged, or no snapshot of this application. The state is then undefined, so
+    /// the caller must restore another snapshot or stop.
     pub fn restore(
         &mut self,
         header: &[u8],
@@ -363,7 +365,7 @@ impl Execution {
         let state = Digest::decode(&mut reader)?;
         self.sessions = self.sessions.restore(clock, chunks)?;
         let place = || format!("restore of the snapshot at height {height}");
-        told(place, || self.application.restore(reader.rest(), chunks))?;
+        locate_panic(place, || self.application.restore(reader.rest(), chunks))?;
         if chunks.next().is_some() {
             return Err(RestoreError::Surplus);
         }
@@ -374,15 +376,7 @@ impl Execution {
     }
 }
 
-fn keep(bundle: &Bundle, outcome: &Outcome) -> Kept {
-    keep_encoded(bundle, Arc::from(outcome.to_bytes()))
-}
-
-fn keep_encoded(bundle: &Bundle, outcome: Arc<[u8]>) -> Kept {
-    Kept { bundle: bundle.digest(), result: ReplyBundle::result_digest(&outcome), outcome }
-}
-
-fn answer(bundle: &Bundle, kept: Kept, applied: u32) -> ExecutedBundle {
+fn answer(bundle: &Bundle, kept: KeptOutcome, applied: u32) -> ExecutedBundle {
     ExecutedBundle {
         client: bundle.client(),
         session: bundle.session(),

@@ -1,11 +1,11 @@
-//! The key-value store: put, get, delete, compare-and-swap, increment and ordered scan, and an operation that
-//! does nothing, for measuring.
+//! The key-value store: put, get, delete, compare-and-swap, increment, ordered scan, and an operation without effect
+//! for measurements.
 //!
-//! [`KvOp`] and [`KvResult`] are what clients encode and decode. Both have one encoding for each value; what
-//! does not decode is answered with [`KvError::Malformed`].
+//! Clients encode [`KvOp`] and decode [`KvResult`]. Both have one encoding for each value. The store answers bytes
+//! that do not decode with [`KvError::Malformed`].
 //!
-//! Values are any bytes. Increment reads and writes decimal text (`"-12"`), so that people can put and read
-//! counters with the other operations; a missing key counts as 0.
+//! Values are any bytes. Increment reads and writes decimal text (`"-12"`), so that people can put and read counters
+//! with the other operations. A missing key counts as 0.
 
 use crate::application::{Application, At};
 use crate::bucket_map::BucketMap;
@@ -13,27 +13,27 @@ use crate::snapshot::{RestoreError, Snapshot};
 use quorate_types::codec::{put_bytes, put_length};
 use quorate_types::{DecodeError, Digest, Reader, Wire};
 
-mod again;
+mod ask_again;
 #[cfg(test)]
 mod tests;
 
-pub use again::is_asked_again;
+pub use ask_again::may_ask_again;
 
-/// Bytes of a key at most.
+/// The largest number of bytes of a key.
 pub const KEY_BYTES_MAX: usize = 1_024;
-/// Entries in the result of one scan at most.
+/// The largest number of entries in the result of one scan.
 pub const SCAN_ENTRIES_MAX: u32 = 1_000;
-/// Bytes of the result of [`KvOp::Echo`] at most.
+/// The largest number of bytes of the result of [`KvOp::Echo`].
 pub const ECHO_BYTES_MAX: u32 = 1 << 20;
 
-/// An operation. Borrows from the request that it is read from.
+/// An operation, which borrows from its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KvOp<'a> {
-    /// Gives a key a value. Result: `Done`.
+    /// Sets the value of a key. Result: `Done`.
     Put {
         /// The key.
         key: &'a [u8],
-        /// Its new value.
+        /// The new value.
         value: &'a [u8],
     },
     /// Reads a key. Result: `Value` or `Absent`.
@@ -41,41 +41,42 @@ pub enum KvOp<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Removes a key. Result: `Done`, or `Absent` when it was not there.
+    /// Removes a key. Result: `Done`, or `Absent` when the store does not have the key.
     Delete {
         /// The key.
         key: &'a [u8],
     },
-    /// Gives a key a value if it has the expected one. Result: `Done` or `Mismatch`.
+    /// Sets the value of a key that has the expected value. Result: `Done` or `Mismatch`.
     CompareAndSwap {
         /// The key.
         key: &'a [u8],
-        /// The expected value; `None`: that there is none.
+        /// The expected value; `None` expects that the key has no value.
         expect: Option<&'a [u8]>,
-        /// Its new value.
+        /// The new value.
         value: &'a [u8],
     },
     /// Adds to a number. Result: `Number`, the new value.
     Increment {
         /// The key.
         key: &'a [u8],
-        /// What to add.
+        /// The number to add.
         by: i64,
     },
     /// Reads entries in order of their keys. Result: `Entries`.
     Scan {
-        /// The first key of interest.
+        /// The first key of the range.
         from: &'a [u8],
-        /// The first key that is no longer of interest; `None`: all that follow.
+        /// The first key beyond the range; `None` for a range without end.
         to: Option<&'a [u8]>,
-        /// Entries at most; never more than [`SCAN_ENTRIES_MAX`], and as many as the reply has room for.
+        /// The largest number of entries. The store returns at most [`SCAN_ENTRIES_MAX`], and only entries that fit
+        /// into the reply.
         limit: u32,
     },
-    /// Changes nothing. Result: exactly as many bytes as asked for ([`KvResult::Padding`]).
+    /// Changes nothing. Result: exactly the requested number of bytes ([`KvResult::Padding`]).
     Echo {
-        /// Bytes of the result, at most [`ECHO_BYTES_MAX`].
+        /// The number of bytes of the result, at most [`ECHO_BYTES_MAX`].
         reply_bytes: u32,
-        /// Makes the request as large as wanted.
+        /// Bytes that give the request its size.
         padding: &'a [u8],
     },
 }
@@ -122,7 +123,7 @@ impl<'a> KvOp<'a> {
         }
     }
 
-    /// The encoding as bytes of its own.
+    /// Returns the encoding as a new vector.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -130,10 +131,10 @@ impl<'a> KvOp<'a> {
         out
     }
 
-    /// Reads an operation that fills `bytes`.
+    /// Parses an operation that fills `bytes`.
     ///
     /// # Errors
-    /// When the bytes are not the encoding of an operation, or a key is too long.
+    /// Fails when the bytes are not the encoding of an operation, or a key is too long.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
@@ -163,7 +164,7 @@ fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     reader.bytes("key", KEY_BYTES_MAX)
 }
 
-/// A value is as large as a request may be, which was checked before it came here.
+/// Reads a value. The limit on requests, which was checked before, bounds its length.
 fn value<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     reader.bytes("value", usize::MAX)
 }
@@ -175,7 +176,7 @@ fn optional<'a, T>(
     if reader.bool()? { read(reader).map(Some) } else { Ok(None) }
 }
 
-/// Why an operation was not carried out. The state is as it was.
+/// The reason why an operation was refused. The state is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KvError {
     /// The bytes are not an operation, or a key is longer than [`KEY_BYTES_MAX`].
@@ -187,26 +188,26 @@ pub enum KvError {
     /// The sum is not a 64-bit number.
     #[error("the number would overflow")]
     Overflow,
-    /// The result does not fit into what the reply to this bundle has left.
+    /// The result does not fit into the remaining room of the reply to this bundle.
     #[error(
-        "the result does not fit into what reply_bytes_max of the cluster leaves in the reply to this bundle: ask for less, or in a bundle of its own"
+        "the result does not fit into the reply to this bundle, which reply_bytes_max of the cluster limits: request less, or use a bundle of its own"
     )]
     NoRoom,
-    /// A query may only read.
-    #[error("this operation changes the store and cannot be a query")]
+    /// The operation writes, but a query may only read.
+    #[error("the operation changes the store, so it cannot be a query")]
     NotAQuery,
 }
 
 /// The result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KvResult {
-    /// It was done.
+    /// The operation was executed.
     Done,
     /// The value of the key.
     Value(Vec<u8>),
     /// The key has no value.
     Absent,
-    /// The key has another value than expected.
+    /// The value of the key differs from the expected one.
     Mismatch,
     /// The new value.
     Number(i64),
@@ -214,12 +215,12 @@ pub enum KvResult {
     Entries {
         /// Keys and values in order.
         entries: Vec<(Vec<u8>, Vec<u8>)>,
-        /// Whether there are more: go on from the [`successor`] of the last key.
+        /// Whether the range has more entries. The next scan begins at the [`successor`] of the last key.
         more: bool,
     },
-    /// So many bytes of no meaning.
+    /// The number of padding bytes.
     Padding(u32),
-    /// It was not carried out.
+    /// The operation was refused.
     Error(KvError),
 }
 
@@ -237,10 +238,10 @@ mod tag {
 const ERRORS: [KvError; 5] =
     [KvError::Malformed, KvError::NotANumber, KvError::Overflow, KvError::NoRoom, KvError::NotAQuery];
 
-/// Bytes of `Entries` before the first: tag, `more`, count.
+/// Bytes of `Entries` before the first entry: tag, `more`, count.
 const ENTRIES_HEADER_BYTES: usize = 1 + 1 + 4;
 
-/// A result fills its bytes: `Padding` has no length field, so that it can have any size.
+/// A result fills its bytes. `Padding` has no length field, so that it can have any size.
 impl Wire for KvResult {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -316,8 +317,8 @@ fn put_padding(out: &mut Vec<u8>, bytes: u32) {
     }
 }
 
-/// The first key that does not begin with `prefix`: the end of a scan of a prefix. `None` when all keys that
-/// follow begin with it.
+/// Returns the first key behind all keys that begin with `prefix`: the end of a scan of that prefix. Returns `None`
+/// when no such key exists.
 #[must_use]
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
@@ -328,7 +329,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// The key that follows directly: where the next scan begins after one that ended at `key`.
+/// Returns the key directly behind `key`, at which the next scan begins.
 #[must_use]
 pub fn successor(key: &[u8]) -> Vec<u8> {
     let mut next = key.to_vec();
@@ -343,13 +344,13 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// An empty store.
+    /// Returns an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty store with another number of buckets; see [`BucketMap::with_buckets`].
+    /// Returns an empty store with another number of buckets; see [`BucketMap::with_buckets`].
     #[must_use]
     pub fn with_buckets(count: usize) -> Self {
         Self { map: BucketMap::with_buckets(count) }
@@ -400,7 +401,7 @@ impl Kv {
             put_bytes(reply, value);
             (count, used) = (count.saturating_add(1), after);
         }
-        // Without a single entry the client could not go on.
+        // A client could not continue a scan whose result has no entry.
         if more && count == 0 && limit > 0 || used > room {
             reply.truncate(start);
             return Err(KvError::NoRoom);

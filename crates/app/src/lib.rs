@@ -1,13 +1,13 @@
 //! # quorate-app
 //!
-//! What a replicated service is made of: the [`Application`] trait, the [`BucketMap`] from which applications
-//! are built, [`Execution`] (sessions and application under one digest and one snapshot), and the key-value
-//! store [`Kv`].
+//! The parts of a replicated service: the [`Application`] trait, the [`BucketMap`] from which applications are built,
+//! [`MapApplication`] for applications whose whole state is such a map, [`Execution`] (sessions and application under one
+//! digest and one snapshot), and the key-value store [`Kv`].
 //!
-//! Pure: no I/O, no clock, no randomness. An application is written against this crate alone.
+//! The crate is pure: it has no I/O, no clock and no randomness. An application is written against this crate alone.
 //!
-//! * Deliberately not here: which block is executed next (`quorate-replica`), where snapshots lie
-//!   (`quorate-storage`), and how clients count replies (`quorate-client`).
+//! * Not here: the order of blocks (`quorate-replica`), the files of snapshots (`quorate-storage`), and the counting of
+//!   replies (`quorate-client`).
 //! * Equal inputs in equal order give equal states, digests, replies and evictions at every replica.
 //! * A bundle that is ordered twice changes the state once.
 //!
@@ -28,6 +28,7 @@ mod bucket_map;
 mod buckets;
 mod execution;
 mod kv;
+mod map_application;
 mod panics;
 mod sessions;
 mod snapshot;
@@ -37,9 +38,10 @@ pub use application::{Application, At};
 pub use bucket_map::BucketMap;
 pub use execution::{Execution, WrongApplication};
 pub use kv::{
-    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, is_asked_again, prefix_end,
+    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, may_ask_again, prefix_end,
     successor,
 };
-pub use panics::{APPLICATION_PANIC, said as panic_text};
-pub use sessions::{Kept, SessionView};
+pub use map_application::{MapApplication, OnMap};
+pub use panics::{APPLICATION_PANIC, panic_text};
+pub use sessions::{KeptOutcome, SessionView};
 pub use snapshot::{Chunk, RestoreError, Snapshot};

@@ -1,11 +1,11 @@
-//! Who may ask, and what each run of a client has already had executed.
+//! Registered keys, and the executed bundles of each session.
 //!
-//! Registered keys and open sessions are state: equal at every replica, hashed, part of the snapshot. So
-//! exactly-once holds across restarts, view changes and state transfer.
+//! Registered keys and open sessions are state: they are equal at every replica, hashed, and part of the snapshot.
+//! Exactly-once execution therefore holds across restarts, view changes and state transfer.
 //!
 //! * A session keeps its newest outcomes within [`allowance`] bytes, which depends on the state alone.
-//! * When a client has too many sessions its own least recently executed one goes; when all have too many, the
-//!   least recently executed of all.
+//! * A client with too many sessions loses its own least recently executed one. If all clients together have too
+//!   many, the least recently executed session of all is evicted.
 
 use crate::buckets::{Bucket, Buckets};
 use crate::snapshot::{Chunk, RestoreError, Snapshot};
@@ -16,8 +16,8 @@ use quorate_types::limits::{
     REPLY_BYTES_CEILING, SESSIONS_PER_CLIENT_MAX,
 };
 use quorate_types::{
-    BundleDigest, BundleNo, ClientId, DecodeError, Digest, DigestWriter, PublicKey, Reader, ReplyBundle,
-    SessionId, Wire,
+    Bundle, BundleDigest, BundleNo, ClientId, DecodeError, Digest, DigestWriter, Outcome, PublicKey, Reader,
+    ReplyBundle, SessionId, Wire,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,35 +28,43 @@ mod tests;
 const KEY_BUCKETS: usize = 256;
 const SESSION_BUCKETS_MAX: usize = 1_024;
 
-/// The outcome of a bundle that was executed.
+/// The kept outcome of an executed bundle.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kept {
-    /// Which content was executed.
+pub struct KeptOutcome {
+    /// The digest of the executed bundle.
     pub bundle: BundleDigest,
-    /// Digest of `outcome`.
+    /// The digest of `outcome`.
     pub result: Digest,
     /// The encoded [`quorate_types::Outcome`].
     pub outcome: Arc<[u8]>,
 }
 
-impl Kept {
+impl KeptOutcome {
+    pub(crate) fn of(bundle: &Bundle, outcome: &Outcome) -> Self {
+        Self::encoded(bundle, Arc::from(outcome.to_bytes()))
+    }
+
+    pub(crate) fn encoded(bundle: &Bundle, outcome: Arc<[u8]>) -> Self {
+        Self { bundle: bundle.digest(), result: ReplyBundle::result_digest(&outcome), outcome }
+    }
+
     fn charge(&self) -> usize {
         self.outcome.len().saturating_add(KEPT_OVERHEAD_BYTES)
     }
 }
 
-/// What anybody may know about a session.
+/// The public data of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionView {
-    /// Whose it is.
+    /// The client that opened the session.
     pub owner: ClientId,
-    /// All numbers up to this one were executed.
+    /// The number up to which all bundles were executed.
     pub floor: BundleNo,
-    /// The largest number that would be executed now.
+    /// The largest number that the session executes now.
     pub ceiling: BundleNo,
 }
 
-/// Bytes of outcomes that a session may keep while `open` sessions are open.
+/// Returns the bytes of outcomes that a session may keep while `open` sessions are open.
 fn allowance(open: usize) -> usize {
     KEPT_BYTES_TOTAL
         .checked_div(open)
@@ -69,22 +77,22 @@ fn allowance(open: usize) -> usize {
 struct Session {
     owner: ClientId,
     nonce: BundleNo,
-    /// Value of `Sessions::clock` when it last executed something.
-    last: u64,
+    /// The value of `Sessions::clock` at the session's last execution.
+    last_executed: u64,
     window: Window,
-    kept: BTreeMap<BundleNo, Kept>,
-    /// Keys of `kept` in order of execution: the first goes first.
+    kept: BTreeMap<BundleNo, KeptOutcome>,
+    /// The keys of `kept` in order of execution, which is the order of forgetting.
     order: VecDeque<BundleNo>,
-    /// Sum of the charges of `kept`.
+    /// The sum of the charges of `kept`.
     kept_bytes: usize,
 }
 
 impl Session {
-    fn new(owner: ClientId, nonce: BundleNo, last: u64) -> Self {
+    fn new(owner: ClientId, nonce: BundleNo, last_executed: u64) -> Self {
         Self {
             owner,
             nonce,
-            last,
+            last_executed,
             window: Window::new(),
             kept: BTreeMap::new(),
             order: VecDeque::new(),
@@ -92,7 +100,7 @@ impl Session {
         }
     }
 
-    fn keep(&mut self, number: BundleNo, kept: Kept) {
+    fn keep(&mut self, number: BundleNo, kept: KeptOutcome) {
         self.kept_bytes = self.kept_bytes.saturating_add(kept.charge());
         self.kept.insert(number, kept);
         self.order.push_back(number);
@@ -114,7 +122,7 @@ impl Wire for Session {
     fn encode(&self, out: &mut Vec<u8>) {
         self.owner.encode(out);
         self.nonce.encode(out);
-        self.last.encode(out);
+        self.last_executed.encode(out);
         self.window.encode(out);
         put_length(out, self.order.len());
         for number in &self.order {
@@ -137,7 +145,7 @@ impl Wire for Session {
             if session.kept.contains_key(&number) || !session.window.contains(number) {
                 return Err(DecodeError::Value("session"));
             }
-            session.keep(number, Kept { bundle, result, outcome });
+            session.keep(number, KeptOutcome { bundle, result, outcome });
         }
         Ok(session)
     }
@@ -146,7 +154,7 @@ impl Wire for Session {
 #[derive(Clone, Default)]
 struct SessionBucket(BTreeMap<SessionId, Session>);
 
-/// One bucket for each session where there may be few.
+/// Returns the number of buckets. A small limit on sessions gives about one bucket for each.
 fn session_buckets(clients_max: usize) -> usize {
     clients_max.min(SESSION_BUCKETS_MAX).next_power_of_two()
 }
@@ -208,20 +216,20 @@ impl Bucket for KeyBucket {
     }
 }
 
-/// What a bundle's place in its session says about it.
+/// The state of a bundle, by its number in its session.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
-    /// Unknown session, or another client's.
+pub(crate) enum BundleState {
+    /// The session is unknown, or belongs to another client.
     NoSession,
-    /// Too far above the floor.
+    /// The number lies too far above the floor.
     OutOfWindow,
-    /// Not executed yet: it is to be executed now.
+    /// The bundle is not executed yet and is to be executed now.
     Fresh,
-    /// Executed before, with this outcome.
-    Kept(Kept),
+    /// The bundle was executed before, with this outcome.
+    Kept(KeptOutcome),
     /// Another bundle was executed under the number.
     Superseded,
-    /// Something was executed under the number; what is no longer known.
+    /// A bundle was executed under the number, but its digest is no longer kept.
     Forgotten,
 }
 
@@ -231,9 +239,9 @@ pub(crate) struct Sessions {
     client_window: u64,
     keys: Buckets<KeyBucket>,
     sessions: Buckets<SessionBucket>,
-    /// Counts openings and executed bundles: the age of sessions.
+    /// The number of openings and executed bundles, from which sessions have their age.
     clock: u64,
-    // Derived from the above.
+    // The following fields are derived from those above.
     key_count: usize,
     by_client: BTreeMap<(ClientId, BundleNo), SessionId>,
     by_age: BTreeMap<u64, SessionId>,
@@ -258,7 +266,7 @@ impl Sessions {
         self.keys.get(key_bucket(key)).0.contains(key)
     }
 
-    /// Registers keys and says how many are new; `None`, and none is registered, when there is no room for all.
+    /// Registers keys and returns the number of new ones. Without room for all, registers none and returns `None`.
     pub(crate) fn register(&mut self, keys: &[ClientId]) -> Option<u32> {
         let new: BTreeSet<&ClientId> = keys.iter().filter(|key| !self.registered(key)).collect();
         let count = self.key_count.saturating_add(new.len());
@@ -272,7 +280,7 @@ impl Sessions {
         u32::try_from(new.len()).ok()
     }
 
-    /// The session that a client's nonce names.
+    /// Returns the session that a client's nonce has opened.
     pub(crate) fn opened(&self, client: &ClientId, nonce: BundleNo) -> Option<SessionId> {
         self.by_client.get(&(*client, nonce)).copied()
     }
@@ -286,7 +294,7 @@ impl Sessions {
         self.sessions.get_mut(bucket)
     }
 
-    /// Opens a session. Sessions that had to go are added to `evicted`.
+    /// Opens a session. Adds evicted sessions to `evicted`.
     pub(crate) fn open(
         &mut self,
         client: ClientId,
@@ -296,7 +304,7 @@ impl Sessions {
     ) {
         let own = || self.by_client.range((client, BundleNo::ZERO)..=(client, BundleNo::MAX));
         let oldest_own = (own().count() >= SESSIONS_PER_CLIENT_MAX)
-            .then(|| own().min_by_key(|(_, id)| self.get(**id).map(|session| session.last)))
+            .then(|| own().min_by_key(|(_, id)| self.get(**id).map(|session| session.last_executed)))
             .flatten()
             .map(|(_, id)| *id);
         let oldest = (self.len() >= self.clients_max)
@@ -320,11 +328,11 @@ impl Sessions {
     fn evict(&mut self, id: SessionId) {
         if let Some(session) = self.sessions_at_mut(id).0.remove(&id) {
             self.by_client.remove(&(session.owner, session.nonce));
-            self.by_age.remove(&session.last);
+            self.by_age.remove(&session.last_executed);
         }
     }
 
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     pub(crate) fn len(&self) -> usize {
         self.by_age.len()
     }
@@ -340,7 +348,7 @@ impl Sessions {
         })
     }
 
-    pub(crate) fn kept(&self, id: SessionId, number: BundleNo) -> Option<&Kept> {
+    pub(crate) fn kept(&self, id: SessionId, number: BundleNo) -> Option<&KeptOutcome> {
         self.get(id)?.kept.get(&number)
     }
 
@@ -348,47 +356,47 @@ impl Sessions {
         self.get(id).is_some_and(|session| session.window.contains(number))
     }
 
-    pub(crate) fn standing(
+    pub(crate) fn bundle_state(
         &self,
         client: &ClientId,
         id: SessionId,
         number: BundleNo,
         bundle: BundleDigest,
-    ) -> Standing {
+    ) -> BundleState {
         let Some(session) = self.get(id).filter(|session| session.owner == *client) else {
-            return Standing::NoSession;
+            return BundleState::NoSession;
         };
         if session.window.contains(number) {
             return match session.kept.get(&number) {
-                Some(kept) if kept.bundle == bundle => Standing::Kept(kept.clone()),
-                Some(_) => Standing::Superseded,
-                None => Standing::Forgotten,
+                Some(kept) if kept.bundle == bundle => BundleState::Kept(kept.clone()),
+                Some(_) => BundleState::Superseded,
+                None => BundleState::Forgotten,
             };
         }
         if number.since(session.window.floor()) > self.client_window {
-            Standing::OutOfWindow
+            BundleState::OutOfWindow
         } else {
-            Standing::Fresh
+            BundleState::Fresh
         }
     }
 
-    /// Notes that a bundle was executed. Its standing was `Fresh`.
-    pub(crate) fn record(&mut self, id: SessionId, number: BundleNo, kept: Kept) {
+    /// Records the execution of a bundle whose state was `Fresh`.
+    pub(crate) fn record(&mut self, id: SessionId, number: BundleNo, kept: KeptOutcome) {
         let allowance = allowance(self.len());
         let bucket = session_bucket(id, self.sessions.count());
         let Some(session) = self.sessions.get_mut(bucket).0.get_mut(&id) else {
             return;
         };
         self.clock = self.clock.saturating_add(1);
-        self.by_age.remove(&session.last);
+        self.by_age.remove(&session.last_executed);
         self.by_age.insert(self.clock, id);
-        session.last = self.clock;
+        session.last_executed = self.clock;
         session.window.insert(number);
         session.keep(number, kept);
         session.forget_beyond(allowance);
     }
 
-    /// Adds everything here to the digest of the state.
+    /// Adds keys, sessions and clock to the digest of the state.
     pub(crate) fn digest(&mut self, writer: &mut DigestWriter) {
         writer
             .update(&self.clock.to_le_bytes())
@@ -396,14 +404,14 @@ impl Sessions {
             .update(&self.sessions.digest().0);
     }
 
-    /// Adds the chunks to a snapshot; the clock goes into its header.
+    /// Adds the chunks to a snapshot. Returns the clock, which the header of the snapshot carries.
     pub(crate) fn snapshot(&mut self, into: &mut Snapshot) -> u64 {
         self.keys.snapshot(into);
         self.sessions.snapshot(into);
         self.clock
     }
 
-    /// The sessions of a snapshot, under the rules of `self`.
+    /// Returns the sessions of a snapshot, under the limits of `self`.
     pub(crate) fn restore(
         &self,
         clock: u64,
@@ -414,7 +422,7 @@ impl Sessions {
         let index: Vec<_> = sessions
             .iter()
             .flat_map(|bucket| &bucket.0)
-            .map(|(id, session)| (*id, session.owner, session.nonce, session.last))
+            .map(|(id, session)| (*id, session.owner, session.nonce, session.last_executed))
             .collect();
         let mut restored = Self {
             clients_max: self.clients_max,
@@ -430,7 +438,7 @@ impl Sessions {
         for (id, client, nonce, last) in index {
             restored.index(id, client, nonce, last);
         }
-        // Two sessions of one nonce or one age can come from no execution.
+        // No execution gives two sessions the same nonce or the same age.
         if restored.by_client.len() != count || restored.by_age.len() != count {
             return Err(DecodeError::Value("sessions").into());
         }

@@ -1,19 +1,18 @@
-//! A state at one moment, in chunks.
+//! Snapshots: a state at one moment, in chunks.
 //!
-//! Chunks are encoded when they are asked for. A host that remembers the digests of an earlier snapshot
-//! writes only the chunks that changed.
+//! A chunk is encoded on demand. A host that knows the digests of an earlier snapshot writes only the changed chunks.
 
-use crate::panics::told;
+use crate::panics::locate_panic;
 use quorate_types::{DecodeError, Digest};
 use std::sync::Arc;
 
-/// A part of a state that can be encoded on its own.
+/// A part of a state with an encoding of its own.
 pub trait Chunk: Send + Sync {
-    /// Appends the encoding, of which there is exactly one.
+    /// Appends the only encoding of the chunk.
     fn encode(&self, out: &mut Vec<u8>);
 }
 
-/// A state at one moment. Holding one makes the service copy what it changes, chunk by chunk.
+/// A state at one moment. As long as it lives, the service copies each chunk that it changes.
 #[derive(Clone, Default)]
 pub struct Snapshot {
     header: Vec<u8>,
@@ -28,7 +27,7 @@ impl std::fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// A snapshot without chunks.
+    /// Returns a snapshot without chunks.
     #[must_use]
     pub fn new(header: Vec<u8>) -> Self {
         Self { header, ..Self::default() }
@@ -47,7 +46,7 @@ impl Snapshot {
         other.header
     }
 
-    /// What stands before the chunks.
+    /// Returns the header, which precedes the chunks.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         &self.header
@@ -57,22 +56,22 @@ impl Snapshot {
         self.header = header;
     }
 
-    /// The digests of the chunks, in order.
+    /// Returns the digests of the chunks, in order.
     #[must_use]
     pub fn digests(&self) -> &[Digest] {
         &self.digests
     }
 
-    /// Appends the encoding of a chunk; false when there is no such chunk.
+    /// Appends the encoding of a chunk. Returns false when the snapshot has no such chunk.
     pub fn encode(&self, index: usize, out: &mut Vec<u8>) -> bool {
         let chunk = self.chunks.get(index);
         if let Some(chunk) = chunk {
-            told(|| format!("the encoding of chunk {index} of a snapshot"), || chunk.encode(out));
+            locate_panic(|| format!("the encoding of chunk {index} of a snapshot"), || chunk.encode(out));
         }
         chunk.is_some()
     }
 
-    /// All chunks, each encoded when it is its turn: what `restore` takes.
+    /// Returns the encodings of all chunks in order, as `restore` takes them. Each is encoded on demand.
     pub fn chunks(&self) -> impl Iterator<Item = Vec<u8>> {
         self.chunks.iter().map(|chunk| {
             let mut bytes = Vec::new();
@@ -82,35 +81,35 @@ impl Snapshot {
     }
 }
 
-/// Why bytes are not a snapshot of this service.
+/// The reason why bytes are not a snapshot of this service.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A header or chunk is not well-formed.
-    #[error("snapshot is damaged: {0}")]
+    #[error("the snapshot is damaged: {0}")]
     Malformed(#[from] DecodeError),
-    /// There are fewer chunks than the header says.
-    #[error("snapshot is incomplete: chunks are missing")]
+    /// The snapshot has too few chunks.
+    #[error("the snapshot is incomplete: chunks are missing")]
     Missing,
-    /// There are more chunks than the header says.
-    #[error("snapshot is damaged: there are too many chunks")]
+    /// The snapshot has too many chunks.
+    #[error("the snapshot is damaged: it has too many chunks")]
     Surplus,
-    /// It belongs to another application or version.
-    #[error("snapshot is of application {found:?}, this replica runs {expected:?}")]
+    /// The snapshot belongs to another application or version.
+    #[error("the snapshot is of application {found:?}, but this replica runs {expected:?}")]
     WrongApplication {
-        /// What this replica runs.
+        /// The application of this replica.
         expected: String,
-        /// What the snapshot says.
+        /// The application of the snapshot.
         found: String,
     },
-    /// It has another format.
-    #[error("snapshot has format {0}, which this version does not read")]
+    /// The snapshot has an unknown format.
+    #[error("the snapshot has format {0}, which this version does not read")]
     WrongFormat(u16),
-    /// The state that came out is not the one that the header promises.
-    #[error("snapshot is damaged: the state in it has digest {found}, its header says {expected}")]
+    /// The digest of the restored state is not the one in the header.
+    #[error("the snapshot is damaged: its state has digest {found}, but its header has {expected}")]
     WrongState {
-        /// What the header says.
+        /// The digest in the header.
         expected: Digest,
-        /// What came out.
+        /// The digest of the restored state.
         found: Digest,
     },
 }

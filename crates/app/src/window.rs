@@ -1,27 +1,27 @@
-//! Which bundle numbers of a session were executed.
+//! The executed bundle numbers of a session.
 
 use quorate_types::codec::put_length;
 use quorate_types::{BundleNo, DecodeError, Reader, Wire};
 use std::collections::VecDeque;
 
-/// The executed numbers: all up to the floor, and a bitmap above it. A bitmap, because a client that leaves
-/// out every second number would make a list of runs 64 times as large.
+/// The executed numbers: all up to the floor, and a bitmap above it. A list of runs would be up to 64 times as large,
+/// for a client that skips every second number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
-    /// The number of the first bit; a multiple of 64. All below it were executed.
+    /// The number of the first bit, which is a multiple of 64. All numbers below it were executed.
     base: u64,
-    /// Bit i of word k stands for the number `base + 64 k + i`. The first word is never full and the last
-    /// never empty, so that equal sets have one form.
+    /// Bit i of word k stands for the number `base + 64 k + i`. The first word is never full and the last never
+    /// empty, so that equal sets have one form.
     words: VecDeque<u64>,
 }
 
 impl Window {
-    /// Nothing was executed. Number 0, which no bundle has, counts as executed.
+    /// Returns a window without executed numbers. Number 0, which no bundle has, counts as executed.
     pub(crate) fn new() -> Self {
         Self { base: 0, words: VecDeque::from([1]) }
     }
 
-    /// The end of the gap-free run from 1; 0 when 1 is missing.
+    /// Returns the end of the gap-free run from 1; 0 when 1 is missing.
     pub(crate) fn floor(&self) -> BundleNo {
         let run = self.words.front().map_or(0, |word| word.trailing_ones());
         BundleNo(self.base.saturating_add(u64::from(run)).saturating_sub(1))
@@ -36,8 +36,7 @@ impl Window {
         word.is_some_and(|word| word >> (above % 64) & 1 == 1)
     }
 
-    /// Notes that a number was executed. The caller has checked that it lies in the window, which bounds the
-    /// bitmap.
+    /// Records an executed number. The caller has checked that the number lies in the window, which bounds the bitmap.
     pub(crate) fn insert(&mut self, number: BundleNo) {
         let Some(above) = number.0.checked_sub(self.base) else {
             return;
@@ -56,7 +55,7 @@ impl Window {
     }
 }
 
-/// Words of a bitmap at most: the ceiling of the window, and one for the floor inside a word.
+/// The largest number of words: those of the largest window, and those for a floor inside a word.
 const WORDS_MAX: usize = (1 << 20) / 64 + 2;
 
 impl Wire for Window {
@@ -85,7 +84,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn equals_a_set_of_numbers() {
+    fn window_equals_a_set_of_numbers() {
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
             let (mut window, mut set) = (Window::new(), BTreeSet::new());
@@ -96,14 +95,14 @@ mod tests {
                 assert_eq!(window.contains(BundleNo(number)), set.contains(&number), "seed {seed}");
                 window.insert(BundleNo(number));
                 set.insert(number);
-                assert!(window.words.len() <= 5, "bounded by the window");
+                assert!(window.words.len() <= 5, "the bitmap is larger than the window");
                 assert_eq!(Window::from_bytes(&window.to_bytes()).as_ref(), Ok(&window));
             }
         }
     }
 
     #[test]
-    fn has_one_encoding() {
+    fn window_has_one_encoding() {
         let encode = |base: u64, words: &[u64]| {
             let mut out = base.to_bytes();
             quorate_types::codec::put_list(&mut out, words);
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_numbers_do_not_overflow() {
+    fn largest_numbers_do_not_overflow() {
         let mut window = Window { base: u64::MAX - 63, words: VecDeque::from([u64::MAX >> 1]) };
         assert_eq!(window.floor(), BundleNo(u64::MAX - 1));
         window.insert(BundleNo::MAX);

@@ -1,5 +1,5 @@
-//! What the client core costs for each request, without sockets: bundles of 100 requests of 128 bytes, four
-//! replies of 8 bytes a request to each bundle.
+//! The cost of the client core for each request, without sockets: bundles of 100 requests of 128 bytes, and four
+//! replies to each bundle with 8 bytes for each request.
 //!
 //! `cargo run --release -p quorate-client --example core_cost`
 
@@ -23,7 +23,7 @@ use std::time::Instant;
 
 const BUNDLES: usize = 10_000;
 
-/// The replies of four replicas, as they come off the wire.
+/// Returns the encoded replies of four replicas.
 fn replies(frame: &[u8], outcome: &Outcome) -> Vec<Vec<u8>> {
     let Ok(FromClient::Bundle { content, .. }) = FromClient::from_bytes(frame) else {
         return Vec::new();
@@ -74,7 +74,7 @@ fn main() {
         let done = Outcome::Done(vec![vec![0; 8]; size]);
         let opened = Outcome::Opened(SessionId { height: Height(1), index: 0 });
         let (mut answered, mut submitted) = (0, 0);
-        // Rounds of some bundles each: the fastest tenth is hardly disturbed by other programs.
+        // Each round has some bundles. Other programs hardly disturb the fastest tenth of the rounds.
         let mut rounds: Vec<f64> = Vec::new();
         let mut waiting: Vec<Vec<Vec<u8>>> = Vec::new();
         while answered < BUNDLES {

@@ -1,5 +1,5 @@
-//! A client for programs that live in tokio: the same core, one task that owns it, and one task for each
-//! connection. The only place in the project with async functions.
+//! A client for programs in tokio: the same core, one task that owns it, and one task for each
+//! connection. No other library code of the project has async functions.
 
 #![allow(
     clippy::disallowed_methods,
@@ -31,26 +31,26 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Calls and messages that wait for the task of the core at most; who has more waits.
+/// Calls and messages that wait for the task of the core, at most. A sender beyond the limit waits.
 const INCOMING_MAX: usize = 1_024;
-/// Frames that wait for a connection at most; what is left out is sent again by the core.
+/// Frames that wait for a connection, at most. The core sends dropped frames again.
 const FRAMES_MAX: usize = 4_096;
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
-/// Pause before the first attempt to connect again; doubles, with jitter.
+/// Pause before the first attempt to reconnect; it doubles, with jitter.
 const RECONNECT_NS: u64 = 50_000_000;
-/// Pause between attempts to connect at most.
+/// The longest pause between attempts to connect.
 const RECONNECT_NS_MAX: u64 = 2_000_000_000;
 
 type Reply = oneshot::Sender<Result<Vec<u8>, ClientError>>;
-/// How long a call that is late waits to hear what was tried for it.
-const STORY_PATIENCE: Duration = Duration::from_secs(1);
+/// The time that a late call waits for the description of its attempts.
+const DESCRIPTION_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is wrong with each connection.
+/// The problem of each connection.
 type Troubles = Arc<Mutex<Vec<Option<String>>>>;
 
-/// A client of a cluster. Clones share its session and its connections; when the last one is dropped, the
-/// tasks end.
+/// A client of a cluster. Clones share its session and its connections; the tasks end when the last clone
+/// is dropped.
 #[derive(Clone)]
 pub struct AsyncClient {
     incoming: mpsc::Sender<Incoming>,
@@ -68,9 +68,10 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// An input of the task that owns the core.
 enum Incoming {
     Call(Vec<u8>, Reply),
-    /// Asks for the attempts of calls whose callers do not wait any more.
+    /// Asks for the attempts of calls whose callers no longer wait.
     Late(oneshot::Sender<Tried>),
     Greeted(ReplicaId),
     Gone(ReplicaId),
@@ -80,10 +81,10 @@ enum Incoming {
 impl AsyncClient {
     /// Connects to a cluster and opens a session. Must be called inside a tokio runtime with I/O and time.
     ///
-    /// May be cancelled: the tasks end, and a session that nobody uses may stay behind in the cluster.
+    /// This function may be cancelled: the tasks end, and an unused session may stay in the cluster.
     ///
     /// # Errors
-    /// When the key is not registered, the cluster gives no answer in time, or this machine refuses.
+    /// Fails when the key is not registered, the cluster gives no answer in time, or the system of this machine fails.
     pub async fn connect(
         cluster: ClusterInfo,
         key: SigningKey,
@@ -98,7 +99,7 @@ impl AsyncClient {
         let mut frames = Vec::with_capacity(cluster.n());
         for id in cluster.ids() {
             let (sender, receiver) = mpsc::channel(FRAMES_MAX);
-            let line = Line {
+            let connection = ReplicaConnection {
                 dial: Dial::new(&cluster, id)?,
                 id,
                 client,
@@ -107,7 +108,7 @@ impl AsyncClient {
                 incoming: incoming.downgrade(),
                 troubles: troubles.clone(),
             };
-            tokio::spawn(line.keep_up(Rng::new(random_u64()?)));
+            tokio::spawn(connection.keep_up(Rng::new(random_u64()?)));
             frames.push(sender);
         }
         let driver = Driver::new(settings, key, frames, opened, cluster.ask_again)?;
@@ -123,11 +124,11 @@ impl AsyncClient {
 
     /// Executes one operation and returns its result. Calls that run at the same time share bundles.
     ///
-    /// May be cancelled: before the operation was handed to the task nothing happens; after that it is
+    /// This function may be cancelled. Before the operation reaches the task nothing happens; after that the operation is
     /// executed, once at most, and its result is dropped.
     ///
     /// # Errors
-    /// [`ClientError::Failed`] says what is known of the operation's fate; after [`ClientError::Timeout`] it
+    /// [`ClientError::Failed`] contains the known fate of the operation. After [`ClientError::Timeout`] it
     /// may still be executed, once at most.
     pub async fn call(&self, op: impl Into<Vec<u8>>) -> Result<Vec<u8>, ClientError> {
         let (reply, result) = oneshot::channel();
@@ -136,7 +137,7 @@ impl AsyncClient {
             // A bundle that has not left may leave later: calls share bundles.
             Ok(Ok(())) => self.in_time(result, Fate::Unknown).await,
             Ok(Err(_)) => Err(ClientError::Closed),
-            Err(_) => Err(self.late("too many calls wait before it".to_owned(), Fate::NotExecuted)),
+            Err(_) => Err(self.late("too many calls wait before this one".to_owned(), Fate::NotExecuted)),
         }
     }
 
@@ -150,18 +151,18 @@ impl AsyncClient {
             Ok(Err(_)) => return Err(ClientError::Closed),
             Err(_) => {}
         }
-        // The task knows by this which calls are meant.
+        // The closed channel shows the task which calls are late.
         answer.close();
         if let Ok(result) = answer.try_recv() {
             return result;
         }
-        let (ask, story) = oneshot::channel();
-        let told = timeout(STORY_PATIENCE, async {
+        let (ask, description) = oneshot::channel();
+        let described = timeout(DESCRIPTION_PATIENCE, async {
             self.incoming.send(Incoming::Late(ask)).await.ok()?;
-            story.await.ok()
+            description.await.ok()
         });
-        let text = told.await.ok().flatten().map(|tried| tried.text);
-        Err(self.late(text.unwrap_or_else(|| "the client is busy".to_owned()), fate))
+        let text = described.await.ok().flatten().map(|tried| tried.text);
+        Err(self.late(text.unwrap_or_else(|| "the client is too busy to describe it".to_owned()), fate))
     }
 
     fn late(&self, tried: String, fate: Fate) -> ClientError {
@@ -173,8 +174,8 @@ impl AsyncClient {
 }
 
 /// A call without an answer.
-struct Waiting {
-    /// Kept where it may be asked again alone; else empty.
+struct WaitingCall {
+    /// The operation, if it may be repeated alone; empty otherwise.
     op: Vec<u8>,
     reply: Reply,
 }
@@ -184,8 +185,8 @@ struct Driver {
     core: Core,
     start: Instant,
     frames: Vec<mpsc::Sender<Bytes>>,
-    /// Who waits for which operation of which bundle.
-    waiting: BTreeMap<u64, Vec<Waiting>>,
+    /// The waiting calls of each bundle, in the order of its operations.
+    waiting: BTreeMap<u64, Vec<WaitingCall>>,
     ask_again: Option<AskAgain>,
     opened: Option<oneshot::Sender<Result<(), ClientError>>>,
     has_session: bool,
@@ -226,7 +227,7 @@ impl Driver {
             match first {
                 Ok(Some(first)) => {
                     self.take(now, first);
-                    // Everything that has come meanwhile: calls that waited together travel together.
+                    // Inputs that have arrived meanwhile follow, so that calls that waited together share a bundle.
                     while let Ok(more) = incoming.try_recv() {
                         self.take(now, more);
                     }
@@ -244,7 +245,7 @@ impl Driver {
 
     fn take(&mut self, now: Time, incoming: Incoming) {
         match incoming {
-            // The caller has gone away before anything was done for it.
+            // The caller was dropped before its call was taken.
             Incoming::Call(_, reply) if reply.is_closed() => {}
             Incoming::Call(op, reply) => {
                 if !self.has_session {
@@ -253,17 +254,17 @@ impl Driver {
                 match self.core.submit(now, &op) {
                     Ok(ticket) => {
                         let op = if self.ask_again.is_some() { op } else { Vec::new() };
-                        self.waiting.entry(ticket.bundle).or_default().push(Waiting { op, reply });
+                        self.waiting.entry(ticket.bundle).or_default().push(WaitingCall { op, reply });
                     }
                     Err(why) => answer(reply, Err(why.into())),
                 }
             }
-            Incoming::Late(story) => {
+            Incoming::Late(description) => {
                 let is_late = |bundle| {
                     let calls = self.waiting.get(&bundle).into_iter().flatten();
                     calls.into_iter().any(|call| call.reply.is_closed())
                 };
-                let _ = story.send(self.core.tried(&is_late));
+                let _ = description.send(self.core.tried(&is_late));
             }
             Incoming::Greeted(id) => self.core.link(now, id, LinkState::Up),
             Incoming::Gone(id) => self.core.link(now, id, LinkState::Down),
@@ -272,29 +273,29 @@ impl Driver {
     }
 
     fn open(&mut self, now: Time) {
-        // Without random bytes there is no session: calls then end in time.
+        // Without random bytes there is no session; calls then time out.
         if let Ok(nonce) = random_u64() {
             self.core.open(now, nonce);
             self.has_session = true;
         }
     }
 
-    /// Moves what the core says to the connections and to the callers.
+    /// Moves the outputs of the core to the connections and to the callers.
     fn settle(&mut self) {
         while let Some(output) = self.core.poll() {
             match output {
                 Output::Send { to, frame } => {
                     if let Some(frames) = self.frames.get(to.index()) {
-                        // A queue that is full or closed: the core sends again.
+                        // The queue may be full or closed: the core sends the frame again.
                         let _ = frames.try_send(frame);
                     }
                 }
-                Output::Event(event) => self.tell(event),
+                Output::Event(event) => self.on_event(event),
             }
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         match event {
             Event::Opened(_) => {
                 if let Some(opened) = self.opened.take() {
@@ -335,13 +336,13 @@ impl Driver {
     }
 }
 
-/// Tells a caller, who may have stopped waiting.
+/// Answers a caller, which may no longer wait.
 fn answer(reply: Reply, result: Result<Vec<u8>, ClientError>) {
     let _ = reply.send(result);
 }
 
 /// The connection to one replica, made again whenever it breaks.
-struct Line {
+struct ReplicaConnection {
     dial: Dial,
     id: ReplicaId,
     client: ClientId,
@@ -351,10 +352,10 @@ struct Line {
     troubles: Troubles,
 }
 
-/// The client was dropped.
-struct Over;
+/// The reason why a connection's task ends: the client was dropped.
+struct ClientDropped;
 
-impl Line {
+impl ReplicaConnection {
     async fn keep_up(mut self, mut rng: Rng) {
         let mut pause = RECONNECT_NS;
         loop {
@@ -363,7 +364,7 @@ impl Line {
                     self.trouble(Some(why));
                     greeted
                 }
-                Err(Over) => return,
+                Err(ClientDropped) => return,
             };
             if self.report(Incoming::Gone(self.id)).await.is_err() {
                 return;
@@ -383,23 +384,23 @@ impl Line {
         }
     }
 
-    async fn report(&self, incoming: Incoming) -> Result<(), Over> {
-        let sender = self.incoming.upgrade().ok_or(Over)?;
-        sender.send(incoming).await.map_err(|_| Over)
+    async fn report(&self, incoming: Incoming) -> Result<(), ClientDropped> {
+        let sender = self.incoming.upgrade().ok_or(ClientDropped)?;
+        sender.send(incoming).await.map_err(|_| ClientDropped)
     }
 
-    /// One connection from beginning to end: whether the replica said hello, and why it ended.
-    async fn converse(&mut self) -> Result<(bool, String), Over> {
+    /// Runs one connection to its end. Returns whether the replica's hello arrived, and the reason of the end.
+    async fn converse(&mut self) -> Result<(bool, String), ClientDropped> {
         let patience = Instant::now() + Duration::from_nanos(HANDSHAKE_NS_MAX);
         let Some(replica) = self.cluster.replicas.get(self.id.index()) else {
-            return Err(Over);
+            return Err(ClientDropped);
         };
         let socket = match timeout_at(patience, TcpStream::connect(replica.address)).await {
             Ok(Ok(socket)) => socket,
             Ok(Err(error)) => return Ok((false, error.to_string())),
             Err(_) => return Ok((false, "no connection in time".to_owned())),
         };
-        // Refused by some systems; without it only latency suffers.
+        // Some systems refuse it; without it only latency suffers.
         let _ = socket.set_nodelay(true);
         let mut conversation = match Conversation::new(&self.dial, &self.cluster, vec![self.client]) {
             Ok(conversation) => conversation,
@@ -429,12 +430,12 @@ impl Line {
                     conversation.queue(&frame);
                     continue;
                 }
-                Wake::Over => return Err(Over),
+                Wake::ClientDropped => return Err(ClientDropped),
                 Wake::Writable => continue,
                 Wake::Readable => read(&socket, &mut conversation, &mut buffer, &mut inbox),
             };
             if conversation.is_greeted() && !was_greeted {
-                // What is left from an earlier connection is sent again by the core where it matters.
+                // Frames of an earlier connection are dropped: the core sends the important ones again.
                 while self.frames.try_recv().is_ok() {}
                 self.trouble(None);
                 self.report(Incoming::Greeted(self.id)).await?;
@@ -448,7 +449,7 @@ impl Line {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits until the socket is ready, a frame arrives, or the client is dropped.
     async fn woken(&mut self, socket: &TcpStream, conversation: &Conversation) -> Wake {
         poll_fn(|context| {
             if socket.poll_read_ready(context).is_ready() {
@@ -459,7 +460,7 @@ impl Line {
             }
             match self.frames.poll_recv(context) {
                 Poll::Ready(Some(frame)) => Poll::Ready(Wake::Frame(frame)),
-                Poll::Ready(None) => Poll::Ready(Wake::Over),
+                Poll::Ready(None) => Poll::Ready(Wake::ClientDropped),
                 Poll::Pending => Poll::Pending,
             }
         })
@@ -467,14 +468,15 @@ impl Line {
     }
 }
 
+/// The reason of a wake-up.
 enum Wake {
     Readable,
     Writable,
     Frame(Bytes),
-    Over,
+    ClientDropped,
 }
 
-/// Reads what has come.
+/// Reads the socket once and appends the messages to `inbox`.
 fn read(
     socket: &TcpStream,
     conversation: &mut Conversation,
@@ -495,7 +497,7 @@ fn read(
     }
 }
 
-/// Writes as much as the socket takes now.
+/// A writer that takes as many bytes as the socket accepts now.
 struct NowOrNever<'a>(&'a TcpStream);
 
 impl Write for NowOrNever<'_> {

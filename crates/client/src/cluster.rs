@@ -1,9 +1,9 @@
-//! What a client must know of a cluster.
+//! A cluster as a client sees it.
 
 use quorate_types::{BodyLimits, ClientAuth, ClusterId, Genesis, PublicKey, ReplicaId};
 use std::net::SocketAddr;
 
-/// How connections to replicas are protected.
+/// The protection of connections to replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkMode {
     /// TLS 1.3; the server must show exactly the replica's link key.
@@ -13,11 +13,22 @@ pub enum LinkMode {
     Plain,
 }
 
-/// Which reads the service left out because the reply of their bundle was full: the service's rule, so that a client need
-/// not know what operations mean.
+impl LinkMode {
+    /// All modes with their names.
+    pub const NAMES: [(&'static str, Self); 2] = [("tls", Self::Tls), ("plain", Self::Plain)];
+
+    /// The name in files and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, other)| *other == self).map_or("?", |(name, _)| name)
+    }
+}
+
+/// The service's rule for reads that it left out because the reply of their bundle was full: a client need not know the
+/// meaning of operations.
 ///
-/// Called with an operation, its result, and the operations behind it in the same call. Where it is true the client asks the
-/// operation again, alone: it must not be true of anything that may have changed the service.
+/// The client calls it with an operation, its result, and the later operations of the same call. Where the rule is true, the
+/// client asks the operation again, alone. The rule must not be true of an operation that may have changed the service.
 #[derive(Clone, Copy, Debug)]
 pub struct AskAgain(pub AskAgainRule);
 
@@ -37,39 +48,45 @@ impl Eq for AskAgain {}
 pub struct ReplicaInfo {
     /// The key that its TLS certificate must hold.
     pub link: PublicKey,
-    /// Where it listens for clients.
+    /// The address at which it listens for clients.
     pub address: SocketAddr,
 }
 
 /// A cluster as a client sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClusterInfo {
-    /// Which cluster.
+    /// Identity of the cluster.
     pub cluster: ClusterId,
     /// Faulty replicas tolerated.
     pub f: usize,
-    /// How bundles prove where they come from.
+    /// The authentication of bundles.
     pub client_auth: ClientAuth,
     /// Limits on requests and bundles.
     pub limits: BodyLimits,
     /// `W_c`: bundle numbers above a session's floor that may be in use.
     pub client_window: u32,
-    /// How connections are protected.
+    /// The protection of connections.
     pub links: LinkMode,
-    /// Which reads are asked again alone; `None`: none.
+    /// The rule for reads that are asked again alone; `None`: no read is.
     pub ask_again: Option<AskAgain>,
     /// The replicas, by id.
     pub replicas: Vec<ReplicaInfo>,
 }
 
 impl ClusterInfo {
-    /// The cluster of a genesis configuration, whose replicas listen for clients at `addresses`; `None` when
-    /// there is not one address for each replica. No read is asked again, unless the caller sets
+    /// The cluster of a genesis configuration, whose replicas listen for clients at `addresses`; `None` when the number of
+    /// addresses is not the number of replicas. No read is asked again, unless the caller sets
     /// [`ClusterInfo::ask_again`].
     #[must_use]
     pub fn of(genesis: &Genesis, addresses: &[SocketAddr], links: LinkMode) -> Option<Self> {
-        let replicas = genesis.members.iter().zip(addresses);
-        (genesis.members.len() == addresses.len()).then(|| Self {
+        (genesis.members.len() == addresses.len())
+            .then(|| Self::at(genesis, links, addresses.iter().copied()))
+    }
+
+    /// As [`ClusterInfo::of`], for addresses that are known to be as many as the replicas: surplus ones are ignored.
+    #[must_use]
+    pub fn at(genesis: &Genesis, links: LinkMode, addresses: impl Iterator<Item = SocketAddr>) -> Self {
+        Self {
             cluster: genesis.cluster_id(),
             f: usize::from(genesis.f),
             client_auth: genesis.client_auth,
@@ -77,13 +94,16 @@ impl ClusterInfo {
             client_window: genesis.client_window,
             links,
             ask_again: None,
-            replicas: replicas
-                .map(|(member, address)| ReplicaInfo { link: member.link, address: *address })
+            replicas: genesis
+                .members
+                .iter()
+                .zip(addresses)
+                .map(|(member, address)| ReplicaInfo { link: member.link, address })
                 .collect(),
-        })
+        }
     }
 
-    /// How many replicas there are.
+    /// Number of replicas.
     #[must_use]
     pub fn n(&self) -> usize {
         self.replicas.len()

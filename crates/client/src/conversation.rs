@@ -1,5 +1,5 @@
-//! One connection to one replica: what is said first, frames in and out. Bytes in, bytes out; sockets are the
-//! drivers'.
+//! One connection to one replica: the hello, then frames in both directions. Bytes go in and out; the sockets belong to the
+//! drivers.
 
 use crate::cluster::{ClusterInfo, LinkMode};
 use quorate_net::{Session as Channel, tls};
@@ -11,31 +11,31 @@ use rustls::ClientConfig;
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
 
-/// Handed to the channel at once: large enough for full records, small enough that little is in flight twice.
+/// Bytes handed to the channel at once: enough for full records, and few enough that little is buffered twice.
 const HANDOVER_BYTES: usize = 256 << 10;
 /// Memory that an idle connection keeps for each direction.
 const KEEP_BYTES: usize = 1 << 20;
 /// Bytes of the length before each frame.
 const LENGTH_BYTES: usize = 4;
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Broken {
     #[error("{}", .0.reason())]
     Channel(quorate_net::Refusal),
-    #[error("a frame of {0} bytes")]
+    #[error("a frame of {0} bytes exceeds the limit")]
     TooLong(u32),
     #[error("a malformed message: {0}")]
     Malformed(quorate_types::DecodeError),
-    #[error("it says that it is replica {0:?} of another cluster or version")]
+    #[error("the hello names replica {0}, another cluster or another version")]
     Stranger(ReplicaId),
-    #[error("it spoke before it said who it is")]
+    #[error("a message arrived before the hello")]
     NoHello,
-    #[error("it says: {0}")]
+    #[error("closed by the replica: {0}")]
     Closed(String),
 }
 
-/// How a replica is reached: made once, used for each connection.
+/// The configuration for dialling a replica: made once, used for each connection.
 pub(crate) struct Dial {
     id: ReplicaId,
     tls: Option<Arc<ClientConfig>>,
@@ -56,7 +56,7 @@ impl Dial {
 pub(crate) struct Conversation {
     id: ReplicaId,
     channel: Channel,
-    /// The beginning of a frame whose rest has not come yet.
+    /// The beginning of a frame whose rest has not arrived yet.
     partial: Vec<u8>,
     /// Frames that wait for the channel, gathered so that many share a record.
     outgoing: Vec<u8>,
@@ -65,7 +65,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Begins a conversation: says who is meant and for whom it is.
+    /// Begins a conversation: queues the hello, and the attachment of these clients.
     pub(crate) fn new(
         dial: &Dial,
         cluster: &ClusterInfo,
@@ -83,24 +83,23 @@ impl Conversation {
             cluster: cluster.cluster,
             greeted: false,
         };
-        conversation.say(&FromClient::Hello { version: VERSION, cluster: cluster.cluster });
+        conversation.send(&FromClient::Hello { version: VERSION, cluster: cluster.cluster });
         if !clients.is_empty() {
-            conversation.say(&FromClient::Attach(clients));
+            conversation.send(&FromClient::Attach(clients));
         }
         Ok(conversation)
     }
 
-    /// Whether the replica has said who it is.
+    /// Whether the replica's hello has arrived.
     pub(crate) fn is_greeted(&self) -> bool {
         self.greeted
     }
 
-    pub(crate) fn say(&mut self, message: &FromClient) {
+    pub(crate) fn send(&mut self, message: &FromClient) {
         self.queue(&message.to_bytes());
     }
 
-    /// Queues a frame; false when too much waits already and it was left out. What matters is sent again by
-    /// the core.
+    /// Queues a frame; false if the queue is full and the frame was dropped. The core sends important frames again.
     pub(crate) fn queue(&mut self, frame: &[u8]) -> bool {
         let size = frame.len().saturating_add(LENGTH_BYTES);
         let Ok(length) = u32::try_from(frame.len()) else {
@@ -114,7 +113,7 @@ impl Conversation {
         true
     }
 
-    /// Takes what was read from the socket; messages go to `sink`.
+    /// Takes bytes of the socket and passes the messages in them to `sink`.
     pub(crate) fn receive(
         &mut self,
         bytes: &[u8],
@@ -147,12 +146,12 @@ impl Conversation {
         read.map_err(|why| broken.unwrap_or(Broken::Channel(why)))
     }
 
-    /// Whether something waits to be written.
+    /// Whether bytes wait to be written.
     pub(crate) fn wants_write(&self) -> bool {
         !self.outgoing.is_empty() || self.channel.pending()
     }
 
-    /// Writes until nothing waits or the socket takes no more.
+    /// Writes until no byte waits or the socket takes no more.
     pub(crate) fn write(&mut self, socket: &mut dyn Write) -> io::Result<()> {
         loop {
             while self.channel.pending() {
@@ -164,7 +163,7 @@ impl Conversation {
                     Err(error) => return Err(error),
                 }
             }
-            // Before the handshake is over the channel would only pile it up.
+            // Before the end of the handshake the channel would only buffer the bytes.
             if self.outgoing.is_empty() || self.channel.is_handshaking() {
                 return Ok(());
             }
@@ -185,8 +184,8 @@ impl Conversation {
     }
 }
 
-/// Takes whole frames out of `plain`, and out of `partial` what began earlier. A length is believed only as
-/// far as bytes have really come.
+/// Takes whole frames out of `plain`, and completes the frame that began in `partial`. Memory grows only with received bytes,
+/// never with a length field.
 fn frames(
     partial: &mut Vec<u8>,
     mut plain: &[u8],
@@ -220,7 +219,7 @@ fn frames(
     Ok(())
 }
 
-/// Bytes of the frame that begins here, its length included; `None` before its length has come.
+/// Returns the bytes of the frame that begins here, its length included; `None` before its length has arrived.
 fn frame_size(bytes: &[u8]) -> Result<Option<usize>, Broken> {
     let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
@@ -238,9 +237,9 @@ mod tests {
     use quorate_types::mutate::{arbitrary, mutate};
     use quorate_types::rng::Rng;
 
-    /// However the bytes are cut, the frames are the same; a length over the limit ends it.
+    /// The frames are the same for every cut of the bytes. A length over the limit ends the stream.
     #[test]
-    fn frames_survive_any_cut() {
+    fn frames_are_whole_for_every_cut() {
         let bodies: Vec<Vec<u8>> = [0usize, 1, 3, 70, 5_000, 0, 2].map(|n| vec![n as u8; n]).to_vec();
         let mut stream = Vec::new();
         for body in &bodies {
@@ -266,7 +265,7 @@ mod tests {
         assert_eq!(result, Err(Broken::TooLong(huge)));
     }
 
-    /// Whatever a replica sends, cut anywhere: frames come out whole, and no more is kept than has come.
+    /// Frames come out whole for any bytes of a replica, cut anywhere, and no more is kept than has arrived.
     #[test]
     fn arbitrary_streams_are_bounded() {
         let mut rng = Rng::new(1);

@@ -1,15 +1,15 @@
 //! One client as a pure state machine: one key, one session at a time, bundles in flight.
 //!
-//! It takes operations, replies, link changes and the time, and says what to send and what became of the
+//! The core takes operations, replies, link changes and the time. It returns messages to send and the outcomes of
 //! operations. It owns no socket, clock or randomness, so the drivers and the simulator run the same code.
 //!
-//! * The content of a bundle never changes after it was sent: what is sent again is the same bytes.
-//! * A result is believed when f + 1 distinct replicas report it for exactly this content and it hashes to
-//!   what they report.
-//! * What one replica says about itself (view, refusals) is advice: it moves retries, never results.
-//! * After the loss of a session nothing is executed a second time behind the caller's back. What was not sent waits for
-//!   the next session, and so does what f + 1 replicas have certainly never executed (`flight` says when that is
-//!   certain). All else fails with an unknown fate.
+//! * The content of a bundle never changes after it was sent: a retry sends the same bytes.
+//! * A result is accepted when f + 1 distinct replicas report it for exactly this content and it hashes to
+//!   the reported digest.
+//! * A replica's claims about itself (view, refusals) are advice: they move retries, never results.
+//! * After the loss of a session nothing is executed a second time without the caller's knowledge. Unsent bundles wait for
+//!   the next session, and so do bundles that f + 1 replicas have certainly never executed. The module `flight` defines
+//!   this certainty. All other bundles fail with an unknown fate.
 //!
 //! Not here: sockets and reconnects (`driver`, `asynchronous`), keys from files, random nonces.
 
@@ -42,13 +42,13 @@ use quorate_types::{
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr;
 
-/// Who is sent a bundle at first; what has no answer in time goes to all in any case.
+/// The replicas that receive a bundle first. A bundle without an answer in time goes to all in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Audience {
-    /// Whoever leads, as far as the client knows.
+    /// The leader, as far as the client knows.
     #[default]
     Leader,
-    /// This replica, whoever leads: it hands the bundle on.
+    /// This replica, which forwards the bundle to the leader.
     One(ReplicaId),
     /// All replicas at once: the fastest way, and n times the load.
     All,
@@ -72,36 +72,36 @@ impl FromStr for Audience {
 /// Settings of a client that are equal for all clients of a cluster, and its own bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Which cluster.
+    /// The cluster.
     pub cluster: ClusterId,
-    /// How many replicas there are.
+    /// The number of replicas.
     pub n: usize,
     /// Faulty replicas tolerated.
     pub f: usize,
-    /// How bundles prove where they come from.
+    /// The authentication of bundles.
     pub client_auth: ClientAuth,
     /// Limits on requests and bundles.
     pub limits: BodyLimits,
     /// `W_c`: bundle numbers above a session's floor that may be in use.
     pub client_window: u32,
-    /// Bundles in flight at most. Fewer until the first answers have come (slow start from 4), and while replicas
-    /// say that they are busy or do not answer in time. What is submitted meanwhile is collected into the next
+    /// Bundles in flight at most. There are fewer until the first answers arrive (slow start from 4), and while replicas
+    /// are busy or do not answer in time. Operations submitted meanwhile are collected into the next
     /// bundle, so a larger number means smaller bundles.
     pub in_flight_max: usize,
-    /// Bytes of operations that wait to be sent at most.
+    /// Bytes of operations that wait to be sent, at most.
     pub waiting_bytes_max: usize,
-    /// `Tc`: what has no answer after this many nanoseconds goes to all replicas.
+    /// `Tc`: a bundle without an answer after this many nanoseconds goes to all replicas.
     pub retry_ns: u64,
-    /// The pause between retries doubles up to this many nanoseconds.
+    /// The longest pause between retries, in nanoseconds; the pause doubles up to it.
     pub retry_ns_max: u64,
     /// The leader of view 0.
     pub first_leader: ReplicaId,
-    /// Who is sent a bundle at first.
+    /// The replicas that receive a bundle first.
     pub audience: Audience,
 }
 
 impl Settings {
-    /// The usual settings for a cluster.
+    /// Returns the usual settings for a cluster.
     #[must_use]
     pub fn of(cluster: &ClusterInfo) -> Self {
         Self {
@@ -124,23 +124,23 @@ impl Settings {
 /// Whether a replica can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkState {
-    /// The connection stands: what is sent will arrive unless it breaks.
+    /// The connection is up: messages arrive unless it breaks.
     Up,
     /// There is no connection, or it could not be made.
     Down,
 }
 
-/// How long a bundle stays put off when the client may not have more under way.
+/// The further pause of a postponed bundle while the client may not have more bundles in flight.
 const STANDSTILL_NS: u64 = 80_000_000;
 
-/// What holds a number of the session.
+/// The state of one bundle number of the session.
 #[derive(Debug)]
-enum Slot {
-    /// Given to a prepared bundle that was not submitted yet.
+enum BundleSlot {
+    /// The number belongs to a prepared bundle that was not submitted yet.
     Reserved,
-    /// On its way.
+    /// The bundle is in flight.
     Flying(Box<Flight>),
-    /// Answered.
+    /// The bundle has an answer.
     Done,
 }
 
@@ -154,40 +154,41 @@ enum Session {
 /// A client.
 ///
 /// Call [`Core::poll`] until `None` after every other call, and [`Core::tick`] when [`Core::deadline`] has come.
-/// Say with [`Core::link`] which replicas can be reached: nothing is sent to one that is not up.
+/// Report with [`Core::link`] which replicas can be reached: the core sends nothing to a replica that is not up.
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
     key: SigningKey,
     now: Time,
     session: Session,
-    /// Number of the first of `slots`: everything below it was answered.
+    /// Number of the first of `slots`: every bundle below it has an answer.
     first: BundleNo,
-    slots: VecDeque<Slot>,
-    /// Flights by content, for refusals, which name nothing else.
+    slots: VecDeque<BundleSlot>,
+    /// Flights by content, because a refusal names nothing else.
     by_digest: BTreeMap<BundleDigest, BundleNo>,
     allowance: Allowance,
     waiting: VecDeque<Draft>,
     waiting_bytes: usize,
     next_ticket: u64,
     leader: LeaderGuess,
-    /// `None` until the first attempt to connect has ended.
+    /// The state of each connection; `None` until the first attempt to connect has ended.
     links: Vec<Option<LinkState>>,
-    /// Replicas that have answered on the connection that stands now, and have not said since that their replies go
-    /// elsewhere: all that they execute for this client, they tell it.
-    heard: ReplicaSet,
-    /// Replicas whose replies go to newer connections with the same key, until they are sent a bundle.
+    /// Replicas that have answered on the current connection and whose replies still go to it. Each of them reports all its
+    /// executions for this client.
+    reporting: ReplicaSet,
+    /// Replicas whose replies go to newer connections with the same key, until they receive a bundle.
     displaced: ReplicaSet,
-    /// Enough replicas say that the session is gone: by then it is given up, whatever is known of what is in flight.
-    gone_by: Option<Time>,
-    /// Nothing is due before this; may be early.
+    /// The time at which the session is abandoned, whatever is known of the bundles in flight. Set once enough replicas report
+    /// that the session is gone.
+    abandon_at: Option<Time>,
+    /// No work is due before this time; it may be early.
     wake: Time,
     outputs: VecDeque<Output>,
     counters: Counters,
 }
 
 impl Core {
-    /// A client without a session; operations may be submitted already and wait for [`Core::open`].
+    /// Returns a client without a session. Operations can be submitted at once; they wait for [`Core::open`].
     #[must_use]
     pub fn new(settings: Settings, key: SigningKey) -> Self {
         Self {
@@ -204,22 +205,22 @@ impl Core {
             next_ticket: 0,
             leader: LeaderGuess::new(settings.n, quorum::weak(settings.f), settings.first_leader),
             links: vec![None; settings.n],
-            heard: ReplicaSet::EMPTY,
+            reporting: ReplicaSet::EMPTY,
             displaced: ReplicaSet::EMPTY,
-            gone_by: None,
+            abandon_at: None,
             wake: Time::MAX,
             outputs: VecDeque::new(),
             counters: Counters::default(),
         }
     }
 
-    /// Whose operations these are.
+    /// Returns the client's key.
     #[must_use]
     pub fn client(&self) -> ClientId {
         self.key.public()
     }
 
-    /// The session, once it is open.
+    /// Returns the session, once it is open.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         match self.session {
@@ -228,19 +229,19 @@ impl Core {
         }
     }
 
-    /// Who probably leads.
+    /// Returns the probable leader.
     #[must_use]
     pub fn leader(&self) -> ReplicaId {
         self.leader.get()
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Bundles without an answer: sent ones and waiting ones.
+    /// Returns the number of bundles without an answer: sent ones and waiting ones.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         let opening = usize::from(matches!(self.session, Session::Opening(..)));
@@ -248,7 +249,7 @@ impl Core {
         flying.saturating_add(self.waiting.len())
     }
 
-    /// A replica said something.
+    /// Handles a message of a replica.
     pub fn handle(&mut self, now: Time, from: ReplicaId, message: FromReplica) {
         self.advance(now);
         if from.index() >= self.settings.n {
@@ -256,17 +257,17 @@ impl Core {
         }
         match message {
             FromReplica::Reply(client, reply) if client == self.client() => {
-                self.heard.insert(from);
+                self.reporting.insert(from);
                 self.on_reply(from, &reply);
             }
             FromReplica::Refused { client, bundle: BundleDigest::ZERO, .. } if client == self.client() => {
                 self.on_displaced(from);
             }
             FromReplica::Refused { client, bundle, why } if client == self.client() => {
-                self.heard.insert(from);
+                self.reporting.insert(from);
                 self.on_refusal(from, bundle, why);
             }
-            // Meant for other clients of the connection, or for the driver.
+            // These messages are for other clients of the connection, or for the driver.
             FromReplica::Reply(..)
             | FromReplica::Refused { .. }
             | FromReplica::Hello { .. }
@@ -275,7 +276,7 @@ impl Core {
         }
     }
 
-    /// A connection was made, has ended, or could not be made.
+    /// Notes that a connection was made, has ended, or could not be made.
     pub fn link(&mut self, now: Time, replica: ReplicaId, state: LinkState) {
         self.advance(now);
         let before = match self.links.get_mut(replica.index()) {
@@ -284,20 +285,20 @@ impl Core {
         };
         let is_leader = replica == self.target();
         self.displaced.remove(replica);
-        self.unhear(replica);
+        self.stop_reporting(replica);
         match state {
             LinkState::Up => {
                 for flight in flights(&mut self.session, &mut self.slots) {
-                    // What was written to an earlier connection may be lost with it, and a reply to what was
-                    // executed before this connection stood went nowhere.
-                    if flight.everyone || is_leader || before.is_none() && flight.is_out() {
+                    // A bundle written to an earlier connection may be lost with it. A reply to an execution before this
+                    // connection was up reached no connection.
+                    if flight.to_all || is_leader || before.is_none() && flight.is_out() {
                         send(&mut self.outputs, replica, flight);
                     }
                 }
             }
             LinkState::Down if is_leader => {
                 let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
-                for flight in flights(&mut self.session, &mut self.slots).filter(|flight| !flight.everyone) {
+                for flight in flights(&mut self.session, &mut self.slots).filter(|flight| !flight.to_all) {
                     self.counters.repeats = self.counters.repeats.saturating_add(1);
                     out.ask_all(self.now, &self.settings, flight);
                 }
@@ -306,38 +307,38 @@ impl Core {
         }
     }
 
-    /// Sends again what has waited for its answer too long.
+    /// Sends bundles again whose answers are late.
     pub fn tick(&mut self, now: Time) {
         self.advance(now);
         if now < self.wake {
             return;
         }
-        self.wake = self.gone_by.unwrap_or(Time::MAX);
+        self.wake = self.abandon_at.unwrap_or(Time::MAX);
         if self.wake <= now {
             self.lose_session();
             self.wake = Time::MAX;
         }
         let is_open = matches!(self.session, Session::Open(_));
         let leader = self.target();
-        let under_way =
-            flights(&mut self.session, &mut self.slots).filter(|flight| flight.again_at.is_none());
-        let mut room = self.allowance.get().saturating_sub(under_way.count());
+        let in_flight =
+            flights(&mut self.session, &mut self.slots).filter(|flight| flight.postponed_to.is_none());
+        let mut room = self.allowance.get().saturating_sub(in_flight.count());
         let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
         for flight in flights(&mut self.session, &mut self.slots) {
-            if flight.due() <= now && flight.again_at.is_some() && room == 0 {
-                // Whoever has put it off has not become less busy.
-                flight.put_off_until(now.plus(STANDSTILL_NS));
+            if flight.due() <= now && flight.postponed_to.is_some() && room == 0 {
+                // The replica that postponed the bundle is as busy as before.
+                flight.postpone_until(now.plus(STANDSTILL_NS));
             } else if flight.due() <= now {
-                room = room.saturating_sub(usize::from(flight.again_at.is_some()));
+                room = room.saturating_sub(usize::from(flight.postponed_to.is_some()));
                 flight.repeats = flight.repeats.saturating_add(1);
                 self.counters.repeats = self.counters.repeats.saturating_add(1);
                 if flight.retry_at <= now {
-                    if is_open && flight.is_out() && flight.again_at.is_none() {
+                    if is_open && flight.is_out() && flight.postponed_to.is_none() {
                         self.allowance.late(now, flight.sent);
                     }
                     out.ask_all(now, &self.settings, flight);
                 } else {
-                    flight.again_at = None;
+                    flight.postponed_to = None;
                     out.once_more(leader, flight);
                 }
             }
@@ -345,14 +346,14 @@ impl Core {
         }
     }
 
-    /// When [`Core::tick`] should be called; `None` while nothing is in flight. May be earlier than needed.
+    /// Returns the time of the next call to [`Core::tick`]; `None` while nothing is in flight. It may be earlier than needed.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         (self.wake < Time::MAX).then_some(self.wake)
     }
 
-    /// The next thing to send or to tell, until `None`. Operations that wait are put into bundles here, so
-    /// that what is submitted between two polls travels together.
+    /// Returns the next output, until `None`. This call puts waiting operations into bundles, so
+    /// that operations submitted between two polls share a bundle.
     pub fn poll(&mut self) -> Option<Output> {
         if self.outputs.is_empty() {
             self.depart();
@@ -368,23 +369,23 @@ impl Core {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// The position of a number among the slots.
+    /// Returns the position of a number among the slots.
     fn position(&self, number: BundleNo) -> Option<usize> {
         usize::try_from(number.0.checked_sub(self.first.0)?).ok()
     }
 
     /// Whether another bundle may be in flight.
     fn has_room(&self) -> bool {
-        self.gone_by.is_none() && self.by_digest.len() < self.allowance.get()
+        self.abandon_at.is_none() && self.by_digest.len() < self.allowance.get()
     }
 
-    /// Whether a number lies in the window, as far as this client can know: the session's floor is at least
-    /// the end of what was answered without gaps.
+    /// Whether a number is in the window, as far as this client can know: the session's floor is at least
+    /// the last number below which every bundle has an answer.
     fn in_window(&self, number: BundleNo) -> bool {
         number.since(self.first) < u64::from(self.settings.client_window)
     }
 
-    /// Who is asked first.
+    /// Returns the replica that receives a bundle first.
     fn target(&self) -> ReplicaId {
         match self.settings.audience {
             Audience::One(replica) => replica,
@@ -392,19 +393,19 @@ impl Core {
         }
     }
 
-    /// This client may no longer hear of executions by this replica.
-    fn unhear(&mut self, replica: ReplicaId) {
-        self.heard.remove(replica);
+    /// Notes that executions by this replica may no longer reach this client.
+    fn stop_reporting(&mut self, replica: ReplicaId) {
+        self.reporting.remove(replica);
         for flight in flights(&mut self.session, &mut self.slots) {
             flight.witnesses.remove(replica);
         }
     }
 
-    /// Sends a bundle for the first time: to the leader alone (or whoever stands for it) if it can be reached, and to those
-    /// that send their replies elsewhere until they get one.
+    /// Sends a bundle for the first time: to the leader alone (or the replica of the audience) if it can be reached. Replicas whose
+    /// replies go elsewhere until they receive a bundle receive it too.
     fn launch(&mut self, mut flight: Flight, number: BundleNo) -> Box<Flight> {
         flight.sent = self.now;
-        flight.witnesses = self.heard;
+        flight.witnesses = self.reporting;
         flight.pause = self.settings.retry_ns;
         flight.retry_at = self.now.plus(flight.pause);
         self.by_digest.insert(flight.digest, number);
@@ -417,7 +418,7 @@ impl Core {
             }
             Some(LinkState::Up) => send(out.outputs, leader, &mut flight),
             Some(LinkState::Down) => out.ask_all(self.now, &self.settings, &mut flight),
-            // Its connection is being made: the bundle leaves when that has ended one way or the other.
+            // The connection is being made: the bundle leaves when the attempt has succeeded or failed.
             None => {}
         }
         if !self.displaced.is_empty() {
@@ -432,18 +433,18 @@ impl Core {
     }
 }
 
-/// All that is in flight, in the order in which it was sent.
+/// Returns all flights, in the order in which they were sent.
 fn flights<'a>(
     session: &'a mut Session,
-    slots: &'a mut VecDeque<Slot>,
+    slots: &'a mut VecDeque<BundleSlot>,
 ) -> impl Iterator<Item = &'a mut Flight> {
     let opening = match session {
         Session::Opening(flight, _) => Some(&mut **flight),
         Session::Closed | Session::Open(_) => None,
     };
     let flying = slots.iter_mut().filter_map(|slot| match slot {
-        Slot::Flying(flight) => Some(&mut **flight),
-        Slot::Reserved | Slot::Done => None,
+        BundleSlot::Flying(flight) => Some(&mut **flight),
+        BundleSlot::Reserved | BundleSlot::Done => None,
     });
     opening.into_iter().chain(flying)
 }
@@ -474,22 +475,22 @@ impl<'a> Sender<'a> {
         *self.wake = time.min(*self.wake);
     }
 
-    /// To all that can be reached, and once more after a pause that doubles.
+    /// Sends a bundle to all reachable replicas, and schedules the next retry after a pause that doubles.
     fn ask_all(&mut self, now: Time, settings: &Settings, flight: &mut Flight) {
         flight.widen();
-        flight.again_at = None;
+        flight.postponed_to = None;
         self.send_all(flight);
         flight.retry_at = now.plus(flight.pause);
         flight.pause = flight.pause.saturating_mul(2).min(settings.retry_ns_max);
         self.wake_at(flight.retry_at);
     }
 
-    /// Where there is too much to do, only whoever leads is asked once more: everybody is in the retry's time.
+    /// Sends a postponed bundle again. A busy cluster receives it at the leader alone; the retry asks all replicas.
     fn once_more(&mut self, leader: ReplicaId, flight: &mut Flight) {
         let is_up = self.state(leader) == Some(LinkState::Up);
-        if is_up && (!flight.everyone || flight.is_unwelcome) {
+        if is_up && (!flight.to_all || flight.is_busy_at_many) {
             send(self.outputs, leader, flight);
-        } else if flight.everyone {
+        } else if flight.to_all {
             self.send_all(flight);
         }
     }

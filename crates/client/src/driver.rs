@@ -1,7 +1,7 @@
 //! Many clients over one connection to each replica, driven by one readiness loop on the caller's thread.
 //!
-//! The pool owns sockets, reconnects and the clock; everything else is decided by the cores. It starts no
-//! thread: what is submitted leaves, and what has arrived is seen, when the caller polls.
+//! The pool owns sockets, reconnects and the clock; the cores decide everything else. The pool starts no
+//! thread: operations leave, and messages are handled, when the caller polls.
 
 #![allow(
     clippy::disallowed_methods,
@@ -33,36 +33,36 @@ use std::time::{Duration, Instant};
 
 /// Bytes read from a socket at once: one buffer for all connections.
 const READ_BYTES: usize = 256 << 10;
-/// Pause before the first attempt to connect again; doubles, with jitter.
+/// Pause before the first attempt to reconnect; it doubles, with jitter.
 const RECONNECT_NS: u64 = 50_000_000;
-/// Pause between attempts to connect at most.
+/// The longest pause between attempts to connect.
 const RECONNECT_NS_MAX: u64 = 2_000_000_000;
 
-/// What a client's driver can fail with.
+/// A failure of a client's driver.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No answer in time.
-    #[error("no answer within {waited:?}: {tried}; {} ({trouble})", fate_in_words(*fate))]
+    #[error("no answer within {waited:?}: {tried}; {} ({trouble})", describe_fate(*fate))]
     Timeout {
-        /// How long the caller waited.
+        /// The time that the caller waited.
         waited: Duration,
-        /// To whom it was sent, how often, and what became of it.
+        /// The receivers, the number of attempts, and the answers.
         tried: String,
-        /// Its effect, as far as it is known: [`Fate::NotExecuted`] where it never left and never will.
+        /// The effect, as far as it is known: [`Fate::NotExecuted`] if the operation never left and never will.
         fate: Fate,
-        /// What is wrong with the connections, as far as known.
+        /// The known problems of the connections.
         trouble: String,
     },
-    /// The cluster's answer is that there is no result.
+    /// The cluster answers that there is no result.
     #[error("{0}")]
     Failed(#[from] Failure),
     /// The operation was not taken.
     #[error("{0}")]
     Submit(#[from] SubmitError),
-    /// More clients than one connection may speak for.
+    /// The pool has more clients than one connection may serve.
     #[error("more than {ATTACHED_PER_CONNECTION_MAX} clients on one connection")]
     TooManyClients,
-    /// This machine refuses something.
+    /// The system of this machine fails.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The TLS library refuses its configuration.
@@ -73,8 +73,8 @@ pub enum ClientError {
     Closed,
 }
 
-/// The effect of an operation without an answer.
-fn fate_in_words(fate: Fate) -> &'static str {
+/// Describes the effect of an operation without an answer.
+fn describe_fate(fate: Fate) -> &'static str {
     match fate {
         Fate::Executed => "it has taken effect",
         Fate::NotExecuted => "it was not executed and will not take effect",
@@ -82,25 +82,25 @@ fn fate_in_words(fate: Fate) -> &'static str {
     }
 }
 
-/// What is wrong with connections, for people: what is known of each replica's.
+/// Describes the problems of connections, for people: the known one of each replica.
 pub(crate) fn troubles<'a>(of_each: impl Iterator<Item = (ReplicaId, Option<&'a str>)>) -> String {
     let lines: Vec<String> = of_each
         .filter_map(|(id, trouble)| trouble.map(|trouble| format!("replica {id}: {trouble}")))
         .collect();
-    if lines.is_empty() { "all connections stand".to_owned() } else { lines.join("; ") }
+    if lines.is_empty() { "all connections are up".to_owned() } else { lines.join("; ") }
 }
 
-/// Where a connection is being made and the replica has not said who it is: a process that stands still does not.
+/// The problem of a connection whose replica has not sent its hello, for example because its process stands still.
 pub(crate) const NO_HELLO: &str = "no hello yet";
 
 /// One of a pool's clients.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CoreId(pub usize);
 
-/// What a pool has to tell.
+/// An event of a pool.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PoolEvent {
-    /// What became of a client's operations.
+    /// An event of one client.
     Client(CoreId, Event),
     /// A replica's answer to [`ClientPool::ask_status`]: JSON.
     Status(ReplicaId, String),
@@ -111,16 +111,16 @@ pub struct ClientPool {
     cluster: ClusterInfo,
     start: Instant,
     poll: Poll,
-    /// Reused for each poll; `None` only while it is being walked through.
-    events: Option<Events>,
+    /// The buffer for each poll; `None` only while the pool iterates over it.
+    ready: Option<Events>,
     buffer: Vec<u8>,
     rng: Rng,
     peers: Vec<Peer>,
     cores: Vec<Core>,
     by_client: BTreeMap<ClientId, CoreId>,
-    /// Cores that may have something to say.
+    /// Cores that may have outputs.
     touched: Vec<CoreId>,
-    /// No core is due before this.
+    /// No core is due before this time.
     wake: Time,
     inbox: Vec<(ReplicaId, FromReplica)>,
 }
@@ -130,24 +130,25 @@ struct Peer {
     id: ReplicaId,
     dial: Dial,
     connection: Option<Connection>,
-    /// When to try to connect again.
+    /// The time of the next attempt to connect.
     retry_at: Time,
     pause_ns: u64,
     trouble: Option<String>,
 }
 
+/// A connection to a replica.
 struct Connection {
     socket: TcpStream,
     conversation: Conversation,
-    /// Ends unless the replica has said hello by then.
+    /// The time by which the replica's hello must have arrived.
     patience: Time,
 }
 
 impl ClientPool {
-    /// A pool without clients. Connections are made by the polls.
+    /// Returns a pool without clients. The polls make the connections.
     ///
     /// # Errors
-    /// When the system or the TLS library refuses.
+    /// Fails when the system or the TLS library refuses.
     pub fn new(cluster: ClusterInfo) -> Result<Self, ClientError> {
         let peers = cluster.ids().map(|id| {
             Ok(Peer {
@@ -163,7 +164,7 @@ impl ClientPool {
             peers: peers.collect::<Result<_, ClientError>>()?,
             start: Instant::now(),
             poll: Poll::new()?,
-            events: Some(Events::with_capacity(256)),
+            ready: Some(Events::with_capacity(256)),
             buffer: vec![0; READ_BYTES],
             rng: Rng::new(random_u64()?),
             cores: Vec::new(),
@@ -179,7 +180,7 @@ impl ClientPool {
     /// session is open.
     ///
     /// # Errors
-    /// When there are too many clients, or the system has no random bytes for the session's nonce.
+    /// Fails when there are too many clients, or the system has no random bytes for the session's nonce.
     pub fn add(&mut self, key: SigningKey, settings: Settings) -> Result<CoreId, ClientError> {
         if self.cores.len() >= ATTACHED_PER_CONNECTION_MAX {
             return Err(ClientError::TooManyClients);
@@ -193,7 +194,7 @@ impl ClientPool {
                 core.link(now, peer.id, state);
             }
             if let Some(connection) = &mut peer.connection {
-                connection.conversation.say(&FromClient::Attach(vec![core.client()]));
+                connection.conversation.send(&FromClient::Attach(vec![core.client()]));
             }
         }
         core.open(now, nonce);
@@ -203,25 +204,25 @@ impl ClientPool {
         Ok(id)
     }
 
-    /// The usual settings for this pool's cluster.
+    /// Returns the usual settings for this pool's cluster.
     #[must_use]
     pub fn settings(&self) -> Settings {
         Settings::of(&self.cluster)
     }
 
-    /// Nanoseconds since the pool was made: the time that its clients live in.
+    /// Returns the nanoseconds since the pool was made: the time of its clients.
     #[must_use]
     pub fn now(&self) -> Time {
         Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// One of the clients, to submit to. What is submitted leaves with the next poll.
+    /// Returns one of the clients, to submit operations to. They leave with the next poll.
     pub fn core(&mut self, id: CoreId) -> Option<&mut Core> {
         self.touched.push(id);
         self.cores.get_mut(id.0)
     }
 
-    /// How many clients there are.
+    /// Returns the number of clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.cores.len()
@@ -233,11 +234,11 @@ impl ClientPool {
         self.cores.is_empty()
     }
 
-    /// Asks for another session after a client has lost its own. Only for callers that can bear not to know
-    /// what became of the operations that failed with it.
+    /// Asks for another session after a client has lost its own. This is only for callers that accept an unknown fate of the
+    /// operations that failed with the old session.
     ///
     /// # Errors
-    /// When the system has no random bytes for the nonce.
+    /// Fails when the system has no random bytes for the nonce.
     pub fn reopen(&mut self, id: CoreId) -> Result<(), ClientError> {
         let (nonce, now) = (random_u64()?, self.now());
         if let Some(core) = self.core(id) {
@@ -246,23 +247,22 @@ impl ClientPool {
         Ok(())
     }
 
-    /// Asks a replica what it is doing; false when there is no connection to it now. Ten a second are
-    /// answered.
+    /// Asks a replica for its status; false if there is no connection to it now. A replica answers ten such questions a second.
     pub fn ask_status(&mut self, replica: ReplicaId) -> bool {
         let connection = self.peers.get_mut(replica.index()).and_then(Peer::greeted);
         connection.is_some_and(|connection| {
-            connection.conversation.say(&FromClient::Status);
+            connection.conversation.send(&FromClient::Status);
             true
         })
     }
 
-    /// Whether a replica is connected; `None` before the first attempt has ended.
+    /// Returns whether a replica is connected; `None` before the first attempt has ended.
     #[must_use]
     pub fn link(&self, replica: ReplicaId) -> Option<LinkState> {
         self.peers.get(replica.index()).and_then(Peer::state)
     }
 
-    /// What is wrong with the connections, for people.
+    /// Describes the problems of the connections, for people.
     #[must_use]
     pub fn trouble(&self) -> String {
         troubles(self.peers.iter().map(|peer| {
@@ -271,43 +271,43 @@ impl ClientPool {
         }))
     }
 
-    /// What is wrong with the connection to one replica; empty when nothing is.
+    /// Describes the problem of the connection to one replica; empty if there is none.
     #[must_use]
     pub fn trouble_with(&self, replica: ReplicaId) -> String {
         let peer = self.peers.get(replica.index());
         peer.and_then(|peer| peer.trouble.clone()).unwrap_or_default()
     }
 
-    /// One pass: sends what waits, sleeps until something happens or `timeout` is over, and adds what
-    /// happened to `told`. With a timeout of zero it never sleeps.
+    /// Runs one pass: sends waiting messages, sleeps until a socket is ready or `timeout` is over, and appends the
+    /// new events to `events`. With a timeout of zero it never sleeps.
     ///
     /// # Errors
-    /// When the readiness poll itself fails. Trouble with one connection is no error: it is made again.
-    pub fn poll(&mut self, timeout: Duration, told: &mut Vec<PoolEvent>) -> Result<(), ClientError> {
+    /// Fails when the readiness poll itself fails. The failure of one connection is no error: the pool reconnects.
+    pub fn poll(&mut self, timeout: Duration, events: &mut Vec<PoolEvent>) -> Result<(), ClientError> {
         self.connect_due();
-        self.settle(told);
-        let timeout = if told.is_empty() { self.until_due(timeout) } else { Duration::ZERO };
-        let Some(mut events) = self.events.take() else {
+        self.settle(events);
+        let timeout = if events.is_empty() { self.until_due(timeout) } else { Duration::ZERO };
+        let Some(mut ready) = self.ready.take() else {
             return Ok(());
         };
-        let polled = self.poll.poll(&mut events, Some(timeout));
+        let polled = self.poll.poll(&mut ready, Some(timeout));
         if polled.is_ok() {
-            for event in &events {
-                self.serve(event.token().0, told);
+            for event in &ready {
+                self.serve(event.token().0, events);
             }
         }
-        self.events = Some(events);
+        self.ready = Some(ready);
         match polled {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
             _ => {}
         }
         self.tick();
-        self.settle(told);
+        self.settle(events);
         Ok(())
     }
 
-    /// Moves what the cores say to the connections and to `told`, and writes.
-    fn settle(&mut self, told: &mut Vec<PoolEvent>) {
+    /// Moves the outputs of the cores to the connections and to `events`, and writes.
+    fn settle(&mut self, events: &mut Vec<PoolEvent>) {
         while let Some(id) = self.touched.pop() {
             let Some(core) = self.cores.get_mut(id.0) else {
                 continue;
@@ -320,7 +320,7 @@ impl ClientPool {
                             connection.conversation.queue(&frame);
                         }
                     }
-                    Output::Event(event) => told.push(PoolEvent::Client(id, event)),
+                    Output::Event(event) => events.push(PoolEvent::Client(id, event)),
                 }
             }
             if let Some(deadline) = core.deadline() {
@@ -331,8 +331,8 @@ impl ClientPool {
             self.flush(index);
         }
         if !self.touched.is_empty() {
-            // A connection broke while it was written to; the cores answer to that.
-            self.settle(told);
+            // A connection broke while it was written to; the cores react to that.
+            self.settle(events);
         }
     }
 
@@ -349,8 +349,8 @@ impl ClientPool {
         }
     }
 
-    /// A socket is ready: reads all there is.
-    fn serve(&mut self, index: usize, told: &mut Vec<PoolEvent>) {
+    /// Reads a ready socket until it is empty.
+    fn serve(&mut self, index: usize, events: &mut Vec<PoolEvent>) {
         let Some(Peer { connection: Some(connection), .. }) = self.peers.get_mut(index) else {
             return;
         };
@@ -366,7 +366,7 @@ impl ClientPool {
             let client = match &message {
                 FromReplica::Reply(client, _) | FromReplica::Refused { client, .. } => client,
                 FromReplica::Status(json) => {
-                    told.push(PoolEvent::Status(from, json.clone()));
+                    events.push(PoolEvent::Status(from, json.clone()));
                     continue;
                 }
                 FromReplica::Hello { .. } | FromReplica::Close(_) => continue,
@@ -389,7 +389,7 @@ impl ClientPool {
             peer.pause_ns = RECONNECT_NS;
             peer.trouble = None;
         }
-        self.tell_cores(index, LinkState::Up);
+        self.update_links(index, LinkState::Up);
     }
 
     fn close(&mut self, index: usize, why: String) {
@@ -398,17 +398,17 @@ impl ClientPool {
             return;
         };
         if let Some(mut connection) = peer.connection.take() {
-            // Already closed sockets may not be registered any more.
+            // A socket that is already closed may not be registered any more.
             let _ = self.poll.registry().deregister(&mut connection.socket);
         }
         let half = peer.pause_ns / 2;
         peer.retry_at = now.plus(half.saturating_add(self.rng.below(half.max(1))));
         peer.pause_ns = peer.pause_ns.saturating_mul(2).min(RECONNECT_NS_MAX);
         peer.trouble = Some(why);
-        self.tell_cores(index, LinkState::Down);
+        self.update_links(index, LinkState::Down);
     }
 
-    fn tell_cores(&mut self, index: usize, state: LinkState) {
+    fn update_links(&mut self, index: usize, state: LinkState) {
         let now = self.now();
         let Some(replica) = self.peers.get(index).map(|peer| peer.id) else {
             return;
@@ -419,7 +419,7 @@ impl ClientPool {
         }
     }
 
-    /// Starts connections whose time has come, and ends those that take too long to say hello.
+    /// Starts due connections, and ends those whose hello is late.
     fn connect_due(&mut self) {
         let now = self.now();
         for index in 0..self.peers.len() {
@@ -447,7 +447,7 @@ impl ClientPool {
         let conversation =
             Conversation::new(&peer.dial, &self.cluster, clients).map_err(|why| why.reason())?;
         let mut socket = TcpStream::connect(replica.address).map_err(|error| error.to_string())?;
-        // Refused by some systems before the connection stands; without it only latency suffers.
+        // Some systems refuse it before the connection is up; without it only latency suffers.
         let _ = socket.set_nodelay(true);
         self.poll
             .registry()
@@ -475,7 +475,7 @@ impl ClientPool {
         }
     }
 
-    /// How long the poll may sleep.
+    /// Returns the time that the poll may sleep.
     fn until_due(&self, timeout: Duration) -> Duration {
         let now = self.now();
         let peers = self.peers.iter().map(|peer| match &peer.connection {
@@ -508,13 +508,13 @@ impl Connection {
     }
 }
 
-/// Reads until the socket has no more, as its readiness is told only once.
+/// Reads until the socket is empty, because the poll reports its readiness only once.
 fn read_all(
     connection: &mut Connection,
     buffer: &mut [u8],
     inbox: &mut Vec<(ReplicaId, FromReplica)>,
 ) -> Result<(), String> {
-    // How an attempt to connect ended is told by the socket's error.
+    // The socket's error is the result of an attempt to connect.
     match connection.socket.take_error() {
         Ok(None) => {}
         Ok(Some(error)) | Err(error) => return Err(error.to_string()),
@@ -539,7 +539,7 @@ fn read_all(
     }
 }
 
-/// Random bits of the system: a session's nonce has to be new in each run.
+/// Returns random bits of the system: a session's nonce has to be new in each run.
 pub(crate) fn random_u64() -> Result<u64, ClientError> {
     getrandom::u64().map_err(|error| ClientError::Io(io::Error::other(error)))
 }

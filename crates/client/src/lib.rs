@@ -1,20 +1,23 @@
 //! # quorate-client
 //!
-//! Clients of a cluster: they send operations in signed bundles and believe a result when f + 1 replicas
+//! Clients of a cluster: they send operations in signed bundles and accept a result when f + 1 replicas
 //! report it.
 //!
-//! * [`core`]: one client as a pure state machine; the simulator runs it too. All rules are here.
+//! * [`core`]: one client as a pure state machine; the simulator runs it too. All rules are in this module.
 //! * [`driver`]: many clients over one connection to each replica on the caller's thread ([`ClientPool`]), and
-//!   one client whose calls wait ([`Client`]).
+//!   one client with blocking calls ([`Client`]).
 //! * [`asynchronous`]: the same core inside tokio ([`AsyncClient`]).
+//! * [`ClusterInfo::read`] and [`keys`]: the cluster's file and the client's key file; [`config`] reads files field by field.
 //!
 //! A client does not know which protocol or which service a cluster runs, nor what an operation means.
 //!
 //! ```no_run
-//! use quorate_client::{Client, ClusterInfo, Options};
-//! use quorate_crypto::SigningKey;
+//! use quorate_client::{Client, ClusterInfo, Options, keys};
+//! use std::path::Path;
 //!
-//! # fn example(cluster: ClusterInfo, key: SigningKey) -> Result<(), quorate_client::ClientError> {
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = ClusterInfo::read(Path::new("cluster.toml"))?;
+//! let key = keys::read_private(Path::new("clients/locks.key"))?;
 //! let mut client = Client::connect(cluster, key, Options::default())?;
 //! let result = client.call(b"an operation")?;
 //! # Ok(())
@@ -25,9 +28,11 @@
 
 pub mod asynchronous;
 pub mod cluster;
+pub mod config;
 mod conversation;
 pub mod core;
 pub mod driver;
+pub mod keys;
 
 pub use asynchronous::AsyncClient;
 pub use cluster::{AskAgain, ClusterInfo, LinkMode, ReplicaInfo};

@@ -166,6 +166,13 @@ pub struct Entry {
 
 impl Entry {
     /// Returns the entry of a protocol.
+    /// Returns the smallest n that tolerates f faults.
+    #[must_use]
+    pub fn smallest(&self, f: usize) -> usize {
+        (1..quorate_types::limits::REPLICAS_MAX).find(|n| (self.spec.faults)(*n) >= f).unwrap_or(1)
+    }
+
+    /// The entry of a protocol.
     #[must_use]
     pub const fn of<P: Examined>() -> Self {
         Self {
@@ -188,7 +195,7 @@ impl Entry {
     /// Decodes a message that fills `bytes`, without its sender's signature.
     ///
     /// # Errors
-    /// When the bytes are not the encoding of a message.
+    /// Bytes that are not the encoding of a message.
     pub fn decode_message(&self, bytes: &[u8]) -> Result<Box<dyn Message>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let message = (self.decode)(&mut reader)?;
@@ -200,7 +207,7 @@ impl Entry {
     /// [`Auth::Signed`](crate::Auth::Signed).
     ///
     /// # Errors
-    /// When the bytes are not the encoding of a message with its signature.
+    /// Bytes that are not the encoding of a message with its signature.
     pub fn decode_frame(&self, body: &[u8]) -> Result<(Box<dyn Message>, Option<Signature>), DecodeError> {
         let mut reader = Reader::new(body);
         let message = (self.decode)(&mut reader)?;

@@ -36,8 +36,8 @@ pub struct Spec {
     /// Whether each vote carries a signature of its own, so that a view change shows certificates of votes. The
     /// certificates take room in frames and in the log, in proportion to n and to the window.
     pub votes_are_signed: bool,
-    /// Whether the protocol tolerates bodies that are valid at some replicas only (MAC vectors). No registered protocol
-    /// sets it yet: it waits for bundles with MAC vectors.
+    /// Whether the protocol tolerates bodies that are valid at some replicas only (MAC vectors). No host reads it yet: it
+    /// waits for bundles with MAC vectors.
     pub local_validity: bool,
     /// Whether the leader can be replaced. Without, replica 0 leads for ever, and a silent leader stops the cluster.
     pub replaces_leader: bool,

@@ -1,4 +1,4 @@
-//! What checking one signature costs here, in µs: alone, in batches, and by committee tables.
+//! Measures the cost of checking one signature on this machine, in µs: alone, in batches, and by committee tables.
 //!
 //! `cargo run --release -p quorate-crypto --example verify_speed`
 
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 const RUNS: usize = 9;
 
-/// The median of some runs, in µs for each of `count`.
+/// Returns the median of several runs, in µs for each of `count`.
 fn measure(count: usize, mut run: impl FnMut()) -> f64 {
     let repeats = (2_000 / count).max(1);
     let mut times: Vec<f64> = (0..RUNS)
@@ -63,8 +63,8 @@ fn main() {
                 .collect();
             measure(count, || {
                 let mut batch = Batch::with_capacity(count);
-                for (who, message, signature) in &signed {
-                    batch.push(&keys[*who], message, signature);
+                for (signer, message, signature) in &signed {
+                    batch.push(&keys[*signer], message, signature);
                 }
                 assert!(batch.check(&mut Ledger::default()).into_iter().all(|holds| holds));
             })

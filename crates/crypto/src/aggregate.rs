@@ -4,7 +4,7 @@ use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{ReplicaId, Signature};
 
-/// What proves a certificate, beside the set of its signers.
+/// The signatures of a certificate, without the set of its signers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AggregateSignature {
     /// One signature for each signer, in the order of their ids.
@@ -12,7 +12,7 @@ pub enum AggregateSignature {
 }
 
 impl AggregateSignature {
-    /// Puts votes together, in whatever order they came. Each replica may occur once.
+    /// Aggregates votes in any order. Each replica may occur once.
     #[must_use]
     pub fn of(votes: &[(ReplicaId, Signature)]) -> Self {
         let mut votes = votes.to_vec();
@@ -20,7 +20,7 @@ impl AggregateSignature {
         Self::List(votes.into_iter().map(|(_, signature)| signature).collect())
     }
 
-    /// How many signers it claims.
+    /// Returns the number of signers that the value claims.
     #[must_use]
     pub fn count(&self) -> usize {
         match self {

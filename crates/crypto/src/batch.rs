@@ -1,8 +1,8 @@
-//! Many signatures in one equation.
+//! Checks of many signatures in one equation.
 //!
-//! The random linear combination of all equations of a batch vanishes if and only if (up to a chance of
-//! 2^-128) each of them does. The coefficients are a hash of everything in the batch, so nobody can choose
-//! them before the signatures are fixed, and every replica that forms the same batch computes the same.
+//! The random linear combination of all equations of a batch vanishes if and only if each of them does, up to a
+//! chance of 2^-128. The coefficients are a hash of everything in the batch, so nobody can choose them before the
+//! signatures are fixed. Every replica that forms the same batch computes the same coefficients.
 
 use crate::ed25519::{self, Parsed};
 use crate::key::VerifyKey;
@@ -13,33 +13,33 @@ use curve25519_dalek::traits::VartimeMultiscalarMul;
 use quorate_types::digest::{DigestStream, context};
 use quorate_types::{DigestWriter, Ledger, Signature};
 
-/// Signatures in one equation at most: from about 190 points the curve crate changes to an algorithm that
-/// gains little more beyond this, while a check must not hold up a turn for long.
+/// The largest number of signatures in one equation. From about 190 points on, the curve crate uses an algorithm that
+/// gains little beyond this size. A longer check would also delay a turn too much.
 pub const BATCH_MAX: usize = 256;
 
-/// Pieces of this size and smaller are checked one by one when a batch failed.
+/// The largest piece of a failed batch whose signatures are checked one by one.
 const PIECE_MIN: usize = 4;
 
-/// After this many bad signatures in one equation the rest is checked one by one, so that a batch full of
-/// bad ones costs about twice the single checks and not more.
+/// The number of bad signatures in one equation after which the rest is checked one by one. A batch of bad signatures
+/// thus costs at most about twice the single checks.
 const BISECT_BAD_MAX: usize = 8;
 
 /// One signature that waits for its batch.
 pub(crate) struct Entry<'a> {
     key: &'a VerifyKey,
     minus_a: &'a EdwardsPoint,
-    /// Where the key stands in the tables; without meaning where there are none.
+    /// The key's place in the tables. It has no meaning without tables.
     slot: usize,
-    /// Where the verdict goes.
+    /// The index of the verdict.
     place: usize,
     signature: Signature,
     parsed: Parsed,
     coefficient: Scalar,
 }
 
-/// Signatures that are checked together. Verdicts come in the order of the pushes.
+/// Signatures that are checked together. Verdicts have the order of the pushes.
 ///
-/// Any number may be pushed; equations are formed of up to [`BATCH_MAX`]. A lone signature is checked alone,
+/// The caller may push any number. Each equation has up to [`BATCH_MAX`] signatures. A lone signature is checked alone,
 /// which is cheaper than a batch of one.
 #[derive(Default)]
 pub struct Batch<'a> {
@@ -49,19 +49,19 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// An empty batch.
+    /// Returns an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty batch with room for `count` signatures.
+    /// Returns an empty batch with room for `count` signatures.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
         Self { verdicts: Vec::with_capacity(count), entries: Vec::with_capacity(count), singles: 0 }
     }
 
-    /// Adds a signature of `key` on `message`. What is malformed is decided here and spoils no equation.
+    /// Adds a signature of `key` on `message`. A malformed signature gets its verdict at once and spoils no equation.
     pub fn push(&mut self, key: &'a VerifyKey, message: &[u8], signature: &Signature) {
         self.push_in_slot(key, 0, message, signature);
     }
@@ -94,32 +94,33 @@ impl<'a> Batch<'a> {
         });
     }
 
-    /// Adds a place whose verdict is known already.
+    /// Adds a verdict that is known already.
     pub(crate) fn push_verdict(&mut self, holds: bool) {
         self.verdicts.push(holds);
         self.singles = self.singles.saturating_add(1);
     }
 
-    /// How many were pushed.
+    /// Returns the number of pushed signatures.
     #[must_use]
     pub fn len(&self) -> usize {
         self.verdicts.len()
     }
 
-    /// Whether nothing was pushed.
+    /// Whether the batch has no signature.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.verdicts.is_empty()
     }
 
-    /// Checks all of it: for each push, whether the signature holds. The answer is the one that
-    /// [`VerifyKey::verify`] gives. What it cost is added to `ledger`.
+    /// Checks all signatures and returns, for each push, whether the signature holds. The verdict equals that of
+    /// [`VerifyKey::verify`]. Adds the cost to `ledger`.
     #[must_use]
     pub fn check(self, ledger: &mut Ledger) -> Vec<bool> {
         self.check_by(BATCH_MAX, sum_of_any, ledger)
     }
 
-    /// As [`Batch::check`], with equations of up to `most` signatures whose sums `sum_of` computes.
+    /// Checks in the same way as [`Batch::check`]. Equations have up to `most` signatures, and `sum_of` computes
+    /// their sums.
     pub(crate) fn check_by(
         mut self,
         most: usize,
@@ -131,17 +132,17 @@ impl<'a> Batch<'a> {
             if entries.len() < 2 {
                 singles = singles.saturating_add(entries.len());
                 for entry in entries {
-                    note(&mut self.verdicts, entry, ed25519::holds(entry.minus_a, &entry.parsed));
+                    set_verdict(&mut self.verdicts, entry, ed25519::holds(entry.minus_a, &entry.parsed));
                 }
                 continue;
             }
-            // Equal keys side by side: one term for each distinct key, and the bad signatures of one
-            // signer in one piece.
+            // Sorting puts equal keys side by side. Each distinct key then has one term, and the bad signatures of
+            // one signer lie in one piece.
             entries.sort_unstable_by_key(|entry| (entry.slot, entry.key.public()));
             draw_coefficients(entries);
             let mut bisection =
                 Bisection { sum_of: &sum_of, verdicts: &mut self.verdicts, bad: 0, singles: 0 };
-            bisection.settle(entries, &sum_of(entries));
+            bisection.check(entries, &sum_of(entries));
             singles = singles.saturating_add(bisection.singles);
             ledger.batches = ledger.batches.saturating_add(1);
             ledger.signatures_batched = ledger.signatures_batched.saturating_add(count(entries.len()));
@@ -157,13 +158,13 @@ fn count(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-fn note(verdicts: &mut [bool], entry: &Entry<'_>, holds: bool) {
+fn set_verdict(verdicts: &mut [bool], entry: &Entry<'_>, holds: bool) {
     if let Some(verdict) = verdicts.get_mut(entry.place) {
         *verdict = holds;
     }
 }
 
-/// 128-bit coefficients from a stream over all (k, R, s, A).
+/// Draws 128-bit coefficients from a stream over all (k, R, s, A).
 fn draw_coefficients(entries: &mut [Entry<'_>]) {
     let mut all = Vec::with_capacity(entries.len().saturating_mul(128));
     for entry in entries.iter() {
@@ -182,13 +183,13 @@ fn draw_coefficients(entries: &mut [Entry<'_>]) {
 
 /// The terms of one equation, `Σ z (s B - k A - R)`, with one term for each distinct key.
 pub(crate) struct Terms {
-    /// Factor of the base point.
+    /// The factor of the base point.
     pub(crate) base: Scalar,
-    /// Slot, `-A` and its factor.
+    /// For each key: its slot, `-A`, and the factor of `-A`.
     pub(crate) keys: Vec<(usize, EdwardsPoint, Scalar)>,
 }
 
-/// Collects the terms of `entries`, in which equal keys stand side by side.
+/// Collects the terms of `entries`, whose equal keys stand side by side.
 pub(crate) fn terms(entries: &[Entry<'_>]) -> Terms {
     let mut base = Scalar::ZERO;
     let mut keys: Vec<(usize, EdwardsPoint, Scalar)> = Vec::with_capacity(entries.len());
@@ -205,7 +206,7 @@ pub(crate) fn terms(entries: &[Entry<'_>]) -> Terms {
     Terms { base, keys }
 }
 
-/// Factors and points of the terms `-z R`.
+/// Returns factors and points of the terms `-z R`.
 pub(crate) fn commitments<'a>(
     entries: &'a [Entry<'_>],
 ) -> (impl Iterator<Item = Scalar> + 'a, impl Iterator<Item = EdwardsPoint> + 'a) {
@@ -223,7 +224,7 @@ fn sum_of_any(entries: &[Entry<'_>]) -> EdwardsPoint {
     )
 }
 
-/// Finds the bad signatures of an equation that does not hold.
+/// A search for the bad signatures of an equation that does not hold.
 struct Bisection<'b, F> {
     sum_of: &'b F,
     verdicts: &'b mut Vec<bool>,
@@ -232,27 +233,27 @@ struct Bisection<'b, F> {
 }
 
 impl<'a, F: Fn(&[Entry<'a>]) -> EdwardsPoint> Bisection<'_, F> {
-    /// Decides `entries`, whose terms add up to `sum`.
-    fn settle(&mut self, entries: &[Entry<'a>], sum: &EdwardsPoint) {
+    /// Sets the verdicts of `entries`, whose terms add up to `sum`.
+    fn check(&mut self, entries: &[Entry<'a>], sum: &EdwardsPoint) {
         if ed25519::vanishes(sum) {
             for entry in entries {
-                note(self.verdicts, entry, true);
+                set_verdict(self.verdicts, entry, true);
             }
             return;
         }
         if entries.len() <= PIECE_MIN || self.bad >= BISECT_BAD_MAX {
             for entry in entries {
                 let holds = ed25519::holds(entry.minus_a, &entry.parsed);
-                note(self.verdicts, entry, holds);
+                set_verdict(self.verdicts, entry, holds);
                 self.bad = self.bad.saturating_add(usize::from(!holds));
             }
             self.singles = self.singles.saturating_add(entries.len());
             return;
         }
-        // The sum is linear: what the left half does not account for is the right half's, for free.
+        // The sum is linear, so the right half's sum is the difference and costs nothing.
         let (left, right) = entries.split_at(entries.len() / 2);
         let left_sum = (self.sum_of)(left);
-        self.settle(left, &left_sum);
-        self.settle(right, &(sum - left_sum));
+        self.check(left, &left_sum);
+        self.check(right, &(sum - left_sum));
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::aggregate::AggregateSignature;
 use crate::batch::{Batch, Entry, commitments, terms};
-use crate::key::{BadKey, Scheme, VerifyKey};
+use crate::error::BadKey;
+use crate::key::{Scheme, VerifyKey};
 use curve25519_dalek::constants::ED25519_BASEPOINT_POINT;
 use curve25519_dalek::edwards::{EdwardsPoint, VartimeEdwardsPrecomputation};
 use curve25519_dalek::scalar::Scalar;
@@ -10,26 +11,26 @@ use curve25519_dalek::traits::VartimePrecomputedMultiscalarMul;
 use quorate_types::{Committee, Ledger, ReplicaId, ReplicaSet, Signature};
 use std::fmt;
 
-/// Tables pay for committees up to this size …
+/// The largest committee for which tables pay.
 const TABLE_KEYS_MAX: usize = 100;
-/// … and for equations up to this size; larger ones are cheaper without.
+/// The largest equation for which tables pay. Larger equations are cheaper without them.
 const TABLE_BATCH_MAX: usize = 128;
 
 /// A member's key that is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("key of replica {replica}: {why}")]
 pub struct BadMember {
-    /// Whose key.
+    /// The replica that owns the key.
     pub replica: ReplicaId,
-    /// What is wrong with it.
+    /// The reason.
     pub why: BadKey,
 }
 
-/// The keys that the replicas of a committee sign statements with, and tables that make checking them
-/// cheaper. Built once per epoch, about 40 µs for each replica; share it behind an `Arc`.
+/// The keys of a committee's statements, and tables that make checks cheaper. Building them takes about 40 µs for each
+/// replica, once per epoch. Users share them behind an `Arc`.
 pub struct CommitteeKeys {
     keys: Vec<VerifyKey>,
-    /// The base point first, then the negatives of the keys by id. `None` where tables do not pay.
+    /// The base point, then the negatives of the keys by id. `None` where tables do not pay.
     tables: Option<VartimeEdwardsPrecomputation>,
 }
 
@@ -37,7 +38,7 @@ impl CommitteeKeys {
     /// Checks and prepares the committee's keys.
     ///
     /// # Errors
-    /// Names the first member whose key is refused.
+    /// Fails with the first member whose key is refused.
     pub fn new(scheme: Scheme, committee: &Committee) -> Result<Self, BadMember> {
         let keys: Vec<VerifyKey> = committee
             .ids()
@@ -53,14 +54,14 @@ impl CommitteeKeys {
         Ok(Self { keys, tables })
     }
 
-    /// A member's key; `None` for an id that is not a member.
+    /// Returns a member's key; `None` for an id that is not a member.
     #[must_use]
     pub fn key(&self, by: ReplicaId) -> Option<&VerifyKey> {
         self.keys.get(by.index())
     }
 
-    /// Whether `signature` is the signature of member `by` on `preimage`. Where several wait, use
-    /// [`CommitteeKeys::check`].
+    /// Whether `signature` is the signature of member `by` on `preimage`. [`CommitteeKeys::check`] is cheaper for
+    /// several signatures.
     #[must_use]
     pub fn verify(
         &self,
@@ -75,8 +76,8 @@ impl CommitteeKeys {
         holds
     }
 
-    /// Checks signatures of members together: for each, whether it holds. The signature of someone who is
-    /// not a member does not.
+    /// Checks signatures of members together and returns, for each, whether it holds. The signature of a non-member
+    /// does not hold.
     #[must_use]
     pub fn check<'c>(
         &self,
@@ -100,8 +101,8 @@ impl CommitteeKeys {
         }
     }
 
-    /// Whether `proof` consists of the signatures of exactly `signers` on `preimage`. How many signers a
-    /// certificate needs is not asked here.
+    /// Whether `proof` consists of the signatures of exactly `signers` on `preimage`. The caller checks that a
+    /// certificate has enough signers.
     #[must_use]
     pub fn verify_aggregate(
         &self,

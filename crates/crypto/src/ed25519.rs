@@ -1,22 +1,25 @@
-//! The Ed25519 rule of this project, ZIP 215, and the one equation that single checks and batches share.
+//! The Ed25519 rule of this project, ZIP 215, and the equation that single checks and batches share.
 //!
-//! A signature (R, s) of key A on message m is valid if and only if s is canonical, R and A decode
-//! (non-canonical encodings of R allowed), and `[8][s]B = [8]R + [8][k]A` with `k = SHA-512(R ‖ A ‖ m)`.
+//! A signature (R, s) of key A on message m is valid if and only if:
 //!
-//! It is the rule under which single and batch checks agree: multiplying by 8 removes the part on which
-//! random coefficients and a single equation can differ. Replicas that disagree about one vote would fork.
+//! * s is canonical;
+//! * R and A decode, where R may have a non-canonical encoding;
+//! * `[8][s]B = [8]R + [8][k]A` with `k = SHA-512(R ‖ A ‖ m)`.
+//!
+//! Single and batch checks agree under this rule. The factor 8 removes the part on which random coefficients and a
+//! single equation can differ. Replicas that disagree about one vote would fork.
 
-use crate::key::BadKey;
+use crate::error::BadKey;
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};
 use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::IsIdentity;
 use quorate_types::{PublicKey, Signature};
 use sha2::{Digest as _, Sha512};
 
-/// Decodes a key and refuses those under which the rule would not mean anything. A small-order key signs
-/// every message; one with a torsion part or a second encoding would be two identities.
+/// Decodes a key, and refuses keys under which the rule is unsound. A signature by a small-order key holds for every
+/// message. A key with a torsion part or a second encoding would be two identities.
 ///
-/// Returns `-A`, the form in which both equations need it.
+/// Returns `-A`, the form that both equations need.
 pub(crate) fn register(key: &PublicKey) -> Result<EdwardsPoint, BadKey> {
     let point = CompressedEdwardsY(key.0).decompress().ok_or(BadKey::NotAPoint)?;
     if point.is_small_order() {
@@ -31,14 +34,14 @@ pub(crate) fn register(key: &PublicKey) -> Result<EdwardsPoint, BadKey> {
     Ok(-point)
 }
 
-/// A signature whose form is right, together with what it says about its message.
+/// A well-formed signature, with the challenge k of its message.
 pub(crate) struct Parsed {
     pub(crate) k: Scalar,
     pub(crate) s: Scalar,
     pub(crate) minus_r: EdwardsPoint,
 }
 
-/// Decodes a signature over `message` by `key`; `None` when s is not canonical or R is not a point.
+/// Decodes a signature of `key` on `message`. Returns `None` when s is not canonical or R is not a point.
 pub(crate) fn parse(key: &PublicKey, message: &[u8], signature: &Signature) -> Option<Parsed> {
     let (r, s) = signature.0.split_first_chunk::<32>()?;
     let s = Scalar::from_canonical_bytes(*s.first_chunk::<32>()?).into_option()?;
@@ -57,13 +60,13 @@ pub(crate) fn holds(minus_a: &EdwardsPoint, parsed: &Parsed) -> bool {
     vanishes(&(sum + parsed.minus_r))
 }
 
-/// Whether a sum `[s]B - [k]A - R`, or a linear combination of such sums, is what valid signatures give.
+/// Whether a sum `[s]B - [k]A - R`, or a linear combination of such sums, vanishes as for valid signatures.
 pub(crate) fn vanishes(sum: &EdwardsPoint) -> bool {
     sum.mul_by_cofactor().is_identity()
 }
 
-/// Which arithmetic the curve crate runs on this processor: `avx512`, `avx2`, `fiat` or `serial`. Part of
-/// every status and report, because it decides 30 to 40 % of the cost of a check.
+/// Returns the arithmetic that the curve crate runs on this processor: `avx512`, `avx2`, `fiat` or `serial`. Every
+/// status and report names it, because it makes 30 to 40 % of the cost of a check.
 #[must_use]
 #[allow(unexpected_cfgs, reason = "the curve crate's own cfg, set for the whole build in .cargo/config.toml")]
 pub fn curve_backend() -> &'static str {

@@ -1,6 +1,7 @@
-//! Keys: one that signs, one that checks, under either scheme.
+//! Keys that sign and keys that verify, under either scheme.
 
 use crate::ed25519;
+use crate::error::{BadKey, BadKeyFile};
 use crate::pem;
 use crate::secret::Secret;
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
@@ -11,46 +12,18 @@ use quorate_types::{Digest, PublicKey, Signature};
 use std::fmt;
 use std::sync::Arc;
 
-/// How signatures are made and checked.
+/// The algorithm that makes and verifies signatures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// Ed25519 by the ZIP-215 rule.
     Ed25519,
-    /// A keyed hash that anyone can compute: for simulation only, where thousands of runs must not spend
-    /// their time on curves. Nothing that talks to a network may use it.
+    /// A keyed hash that anyone can compute. It is for simulation only, where thousands of runs must not spend their
+    /// time on curves. Code that uses a network must not use it.
     Cheap,
 }
 
-/// Why a public key is refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum BadKey {
-    /// The bytes are not a point of the curve.
-    #[error("not a point of the curve")]
-    NotAPoint,
-    /// The point has small order: everything would be signed by it.
-    #[error("a point of small order")]
-    SmallOrder,
-    /// The point has a torsion part.
-    #[error("a point outside the prime-order group")]
-    Torsion,
-    /// The point has another, canonical encoding.
-    #[error("not the canonical encoding of its point")]
-    NotCanonical,
-}
-
-/// Why a text or its bytes are not a private key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum BadKeyFile {
-    /// There is no single PEM block `PRIVATE KEY`.
-    #[error("expected one PEM block of type PRIVATE KEY")]
-    NotPem,
-    /// The block is not an unencrypted PKCS#8 Ed25519 key, or its two halves contradict each other.
-    #[error("expected an unencrypted PKCS#8 Ed25519 private key")]
-    NotEd25519,
-}
-
-/// A public key that was checked and is ready to check signatures. Cheap to copy around by reference; about
-/// 200 bytes.
+/// A public key that was checked and is ready to verify signatures. It has about 200 bytes, so users pass it by
+/// reference.
 #[derive(Clone)]
 pub struct VerifyKey {
     public: PublicKey,
@@ -65,10 +38,11 @@ enum Form {
 }
 
 impl VerifyKey {
-    /// Checks a public key and prepares it. Costs about as much as checking one signature; keep the result.
+    /// Checks and prepares a public key. The cost is about that of checking one signature, so the caller should keep
+    /// the result.
     ///
     /// # Errors
-    /// When the key would make the rule unsound; see [`BadKey`]. Never under [`Scheme::Cheap`].
+    /// Fails when the key would make the rule unsound; see [`BadKey`]. [`Scheme::Cheap`] never fails.
     pub fn register(scheme: Scheme, key: PublicKey) -> Result<Self, BadKey> {
         let form = match scheme {
             Scheme::Ed25519 => Form::Ed25519(ed25519::register(&key)?),
@@ -77,13 +51,13 @@ impl VerifyKey {
         Ok(Self { public: key, form })
     }
 
-    /// The key as it was registered.
+    /// Returns the registered key.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Whether `signature` is this key's signature of `message`. Where several wait, use [`crate::Batch`].
+    /// Whether `signature` is this key's signature of `message`. [`crate::Batch`] is cheaper for several signatures.
     #[must_use]
     pub fn verify(&self, message: &[u8], signature: &Signature) -> bool {
         match &self.form {
@@ -93,7 +67,7 @@ impl VerifyKey {
         }
     }
 
-    /// The negative of the key's point; `None` under [`Scheme::Cheap`].
+    /// Returns the negative of the key's point; `None` under [`Scheme::Cheap`].
     pub(crate) fn minus_point(&self) -> Option<&EdwardsPoint> {
         match &self.form {
             Form::Ed25519(minus_a) => Some(minus_a),
@@ -108,7 +82,7 @@ impl fmt::Debug for VerifyKey {
     }
 }
 
-/// A private key. Clones share it; the last one wipes it. `Debug` shows the public half only.
+/// A private key. Clones share it, and dropping the last one wipes it. `Debug` shows the public half only.
 #[derive(Clone)]
 pub struct SigningKey {
     public: PublicKey,
@@ -117,14 +91,14 @@ pub struct SigningKey {
 
 #[derive(Clone)]
 enum Pair {
-    /// The library wipes its own memory when the key is freed.
+    /// A key pair whose memory the library wipes when it frees the key.
     Ed25519(Arc<Ed25519KeyPair>),
-    /// The public half is all that a cheap signature needs.
+    /// No data, because a cheap signature needs only the public half.
     Cheap,
 }
 
 impl SigningKey {
-    /// The key that follows from 32 secret bytes.
+    /// Returns the key that 32 secret bytes determine.
     #[must_use]
     pub fn from_seed(scheme: Scheme, seed: [u8; 32]) -> Self {
         let seed = Secret::new(seed);
@@ -145,25 +119,25 @@ impl SigningKey {
         Self { public: PublicKey(public), pair: Pair::Ed25519(Arc::new(pair)) }
     }
 
-    /// The Ed25519 key of an unencrypted PKCS#8 document (version 1 or 2).
+    /// Reads the Ed25519 key of an unencrypted PKCS#8 document (version 1 or 2).
     ///
     /// # Errors
-    /// [`BadKeyFile::NotEd25519`].
+    /// Fails with [`BadKeyFile::NotEd25519`].
     pub fn from_pkcs8_der(der: &[u8]) -> Result<Self, BadKeyFile> {
         Ed25519KeyPair::from_pkcs8(der).map(Self::ed25519).map_err(|_| BadKeyFile::NotEd25519)
     }
 
-    /// The Ed25519 key of a PEM text, as [`SigningKey::to_pkcs8_pem`] and other tools write it.
+    /// Reads the Ed25519 key of a PEM text from [`SigningKey::to_pkcs8_pem`] or another tool.
     ///
     /// # Errors
-    /// When the text is not one PEM block `PRIVATE KEY`, or its content is not an Ed25519 key.
+    /// Fails when the text is not one PEM block `PRIVATE KEY`, or its content is not an Ed25519 key.
     pub fn from_pkcs8_pem(text: &str) -> Result<Self, BadKeyFile> {
         let der = pem::decode(text).ok_or(BadKeyFile::NotPem)?;
         Self::from_pkcs8_der(der.expose())
     }
 
-    /// The key as a PKCS#8 document (version 1, which every tool reads); `None` under [`Scheme::Cheap`],
-    /// which has no file form.
+    /// Returns the key as a PKCS#8 document of version 1, which every tool reads. Returns `None` under
+    /// [`Scheme::Cheap`], which has no file form.
     #[must_use]
     pub fn to_pkcs8_der(&self) -> Option<Secret<Vec<u8>>> {
         match &self.pair {
@@ -175,19 +149,19 @@ impl SigningKey {
         }
     }
 
-    /// [`SigningKey::to_pkcs8_der`] as PEM text, for a file that only its owner may read.
+    /// Returns [`SigningKey::to_pkcs8_der`] as PEM text, for a file that only its owner may read.
     #[must_use]
     pub fn to_pkcs8_pem(&self) -> Option<Secret<String>> {
         self.to_pkcs8_der().map(|der| pem::encode(der.expose()))
     }
 
-    /// The public half.
+    /// Returns the public half.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Signs `message`: the same bytes each time.
+    /// Signs `message`. The signature is the same each time.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> Signature {
         match &self.pair {
@@ -200,7 +174,8 @@ impl SigningKey {
         }
     }
 
-    /// What nobody knows who has not the key, the same each time: of a signature that is never shown.
+    /// Returns a secret that only the owner of the key can compute. It is the same each time: the hash of a signature
+    /// that never leaves this function.
     #[must_use]
     pub fn secret(&self, context: &Context) -> Digest {
         Digest::of(context, &self.sign(&Digest::of(context, b"secret").0).0)

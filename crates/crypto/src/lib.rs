@@ -1,16 +1,15 @@
 //! # quorate-crypto
 //!
-//! Signatures: what is signed, who signs it, and whether it holds, one by one or in batches. Pure: no I/O, no
-//! threads, no randomness of its own.
+//! Signatures: signed bytes, keys, and checks of single signatures and of batches. The crate is pure: it has no I/O, no
+//! threads and no randomness of its own.
 //!
-//! * What a key signs is made in one place: [`statement_preimage`] for replicas, [`bundle_preimage`] for clients.
-//! * One rule decides whether a signature is valid, and single checks, batches and committee tables agree on
-//!   it: ZIP 215 (`ed25519.rs`). Nothing else in the project checks an Ed25519 signature of a bundle or a
-//!   statement.
-//! * A key enters through [`VerifyKey::register`], which refuses the keys that would make the rule unsound.
+//! * One file makes all signed bytes: [`statement_preimage`] for replicas, [`bundle_preimage`] for clients.
+//! * One rule decides whether a signature is valid: ZIP 215 (`ed25519.rs`). Single checks, batches and committee tables
+//!   agree on it. No other code of the project checks an Ed25519 signature of a bundle or a statement.
+//! * Keys enter through [`VerifyKey::register`], which refuses the keys that would make the rule unsound.
 //!
-//! Not here: files, file modes and making keys (the node has the randomness); TLS (the links have it); when
-//! to form a batch (the intake knows what waits).
+//! Not here: files and file modes; key generation, because the node has the randomness; TLS, which belongs to the
+//! links. The intake chooses the time to form a batch.
 //!
 //! ```
 //! use quorate_crypto::{Batch, Scheme, SigningKey, VerifyKey};
@@ -31,6 +30,7 @@ mod aggregate;
 mod batch;
 mod committee;
 mod ed25519;
+mod error;
 mod key;
 mod pem;
 mod preimage;
@@ -42,6 +42,7 @@ pub use aggregate::AggregateSignature;
 pub use batch::{BATCH_MAX, Batch};
 pub use committee::{BadMember, CommitteeKeys};
 pub use ed25519::curve_backend;
-pub use key::{BadKey, BadKeyFile, Scheme, SigningKey, VerifyKey};
+pub use error::{BadKey, BadKeyFile};
+pub use key::{Scheme, SigningKey, VerifyKey};
 pub use preimage::{bundle_preimage, statement_preimage};
 pub use secret::Secret;

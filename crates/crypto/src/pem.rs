@@ -1,4 +1,4 @@
-//! PEM text of a private key: base64 between two lines (RFC 7468), strict.
+//! PEM text of a private key: strict base64 between two lines (RFC 7468).
 
 use crate::secret::Secret;
 
@@ -7,9 +7,9 @@ const END: &str = "-----END PRIVATE KEY-----";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const LINE: usize = 64;
 
-/// The PEM text of `der`.
+/// Returns the PEM text of `der`.
 pub(crate) fn encode(der: &[u8]) -> Secret<String> {
-    // Reserved in full, so that growing leaves no copy of the secret behind.
+    // The capacity is complete, because growing would leave a copy of the secret in memory.
     let digits = der.len().div_ceil(3).saturating_mul(4);
     let mut text = String::with_capacity(digits.saturating_add(digits / LINE).saturating_add(64));
     text.push_str(BEGIN);
@@ -31,8 +31,8 @@ pub(crate) fn encode(der: &[u8]) -> Secret<String> {
     Secret::new(text)
 }
 
-/// The bytes of the one block in `text`; `None` when there is no or another block, or its base64 is not the
-/// canonical encoding.
+/// Returns the bytes of the only block in `text`. Returns `None` for any other text, or when the base64 is not
+/// canonical.
 pub(crate) fn decode(text: &str) -> Option<Secret<Vec<u8>>> {
     let body = text.trim().strip_prefix(BEGIN)?.strip_suffix(END)?;
     let digits = || body.bytes().filter(|byte| !byte.is_ascii_whitespace());
@@ -54,6 +54,6 @@ pub(crate) fn decode(text: &str) -> Option<Secret<Vec<u8>>> {
         }
         bits &= (1 << held) - 1;
     }
-    // Bits that are left over must be zero, or the same bytes would have two texts.
+    // Remaining bits must be zero, or the same bytes would have two texts.
     (bits == 0).then(|| Secret::new(der))
 }

@@ -1,10 +1,10 @@
-//! What a key signs. Both functions hash fixed-width fields under a context of their own, so that no bytes
-//! are ever two things.
+//! Bytes that keys sign. Each function hashes fixed-width fields under a context of its own, so no bytes ever have two
+//! meanings.
 
 use quorate_types::digest::context;
 use quorate_types::{BundleDigest, ClusterId, DigestWriter, Domain, Statement};
 
-/// What a replica's key signs, and all that it ever signs: a statement in its domain.
+/// Returns the bytes that a replica's key signs: a statement in its domain. The key signs nothing else.
 #[must_use]
 pub fn statement_preimage(domain: &Domain, statement: &Statement) -> [u8; 32] {
     let mut writer = DigestWriter::new(&context::STATEMENT);
@@ -20,7 +20,7 @@ pub fn statement_preimage(domain: &Domain, statement: &Statement) -> [u8; 32] {
     writer.finish().0
 }
 
-/// What a client's key signs for a bundle: its digest, in this cluster only.
+/// Returns the bytes that a client's key signs for a bundle: its digest, in this cluster only.
 #[must_use]
 pub fn bundle_preimage(cluster: ClusterId, bundle: BundleDigest) -> [u8; 32] {
     let mut writer = DigestWriter::new(&context::BUNDLE_SIGNATURE);

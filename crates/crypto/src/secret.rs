@@ -1,18 +1,18 @@
-//! A value that is neither printed nor left behind in memory.
+//! Values that are never printed and never left in memory.
 
 use std::fmt;
 use zeroize::Zeroize;
 
-/// Holds a secret: `Debug` hides it, dropping wipes it.
+/// A secret. `Debug` hides it, and dropping wipes it.
 pub struct Secret<T: Zeroize>(T);
 
 impl<T: Zeroize> Secret<T> {
-    /// Takes the value in.
+    /// Wraps the value.
     pub fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The value itself. The name is meant to be searched for.
+    /// Returns the value. The name makes each use easy to find.
     pub fn expose(&self) -> &T {
         &self.0
     }

@@ -35,7 +35,7 @@ fn zebra_accepts(key: &PublicKey, message: &[u8], signature: &Signature) -> bool
     key.verify(&ed25519_zebra::Signature::from(signature.0), message).is_ok()
 }
 
-/// A private key in the open, so that signatures can be made that no honest signer makes.
+/// A private key in plain form, which can make signatures that no honest signer makes.
 struct Forger {
     secret: Scalar,
     public: PublicKey,
@@ -48,7 +48,7 @@ impl Forger {
         Self { secret, public }
     }
 
-    /// A signature whose R is `[r]B + extra` in the encoding that `encode` chooses.
+    /// Returns a signature whose R is `[r]B + extra`.
     fn sign(&self, rng: &mut Rng, message: &[u8], extra: EdwardsPoint) -> Signature {
         let r = scalar(rng);
         self.finish(r, (ED25519_BASEPOINT_POINT * r + extra).compress().0, message)
@@ -74,8 +74,8 @@ fn challenge(r: &[u8; 32], key: &PublicKey, message: &[u8]) -> Scalar {
     Scalar::from_bytes_mod_order_wide(&hash.finalize().into())
 }
 
-/// All encodings of points of small order, canonical or not (26 by the standard's list: each y of the eight
-/// points, y + p where it fits, and both signs).
+/// Returns all encodings of points of small order, canonical or not. The standard lists 26: each y of the eight points,
+/// y + p if it fits, and both signs.
 fn small_order_encodings() -> Vec<[u8; 32]> {
     let mut found = Vec::new();
     let p_low = 0xedu8; // p = 2^255 - 19.
@@ -125,7 +125,7 @@ const RFC8032: [(&str, &str, &str, &str); 3] = [
 ];
 
 #[test]
-fn rfc_8032_vectors() {
+fn rfc_8032_vectors_hold() {
     for (secret, public, message, signature) in RFC8032 {
         let signer = SigningKey::from_seed(Scheme::Ed25519, bytes(secret));
         let (message, signature) = (from_hex(message).unwrap(), Signature(bytes(signature)));
@@ -136,11 +136,11 @@ fn rfc_8032_vectors() {
     }
 }
 
-/// Wycheproof judges by RFC 8032. Exactly one of its invalid signatures holds under ZIP 215: R is the neutral
-/// point in its second encoding ("minus zero"), and ZIP 215 allows every encoding of R.
+/// Wycheproof's verdicts follow RFC 8032. Exactly one of its invalid signatures holds under ZIP 215. Its R is the
+/// neutral point in the second encoding ("minus zero"), and ZIP 215 allows every encoding of R.
 #[test]
-fn wycheproof_vectors() {
-    let accepted_here = [151];
+fn wycheproof_vectors_hold_but_for_one_encoding_of_r() {
+    let accepted_by_zip_215 = [151];
     let set = wycheproof::eddsa::TestSet::load(wycheproof::eddsa::TestName::Ed25519).unwrap();
     let mut seen = (0, 0);
     let mut more = Vec::new();
@@ -148,7 +148,7 @@ fn wycheproof_vectors() {
         let public = PublicKey(group.key.pk.as_ref().try_into().unwrap());
         let key = VerifyKey::register(Scheme::Ed25519, public).unwrap();
         for test in &group.tests {
-            // A signature of another length cannot be expressed: the codec refuses it.
+            // The codec refuses a signature of any other length.
             let signature = <[u8; 64]>::try_from(test.sig.as_ref()).map(Signature);
             let accepted = signature.is_ok_and(|signature| key.verify(&test.msg, &signature));
             if test.result == wycheproof::TestResult::Valid {
@@ -162,12 +162,12 @@ fn wycheproof_vectors() {
             }
         }
     }
-    assert_eq!(more, accepted_here);
-    assert!(seen.0 > 70 && seen.1 > 50, "vectors were read: {seen:?}");
+    assert_eq!(more, accepted_by_zip_215);
+    assert!(seen.0 > 70 && seen.1 > 50, "too few vectors were read: {seen:?}");
 }
 
 #[test]
-fn another_signer_makes_the_same_bytes() {
+fn signatures_equal_those_of_another_library() {
     let mut rng = Rng::new(1);
     for i in 0..64 {
         let secret = seed(&mut rng);
@@ -191,7 +191,7 @@ fn keys_that_break_the_rule_are_refused() {
         let mixed = PublicKey((honest + torsion).compress().0);
         assert_eq!(VerifyKey::register(Scheme::Ed25519, mixed).err(), Some(BadKey::Torsion));
     }
-    // y = p + 3 is a second encoding of y = 3 (where that is a point at all).
+    // y = p + 3 is a second encoding of y = 3, if that is a point.
     for low in 0..19u8 {
         let mut above = [0xff; 32];
         (above[0], above[31]) = (0xed + low, 0x7f);
@@ -204,10 +204,10 @@ fn keys_that_break_the_rule_are_refused() {
     assert_eq!(VerifyKey::register(Scheme::Ed25519, not_a_point).err(), Some(BadKey::NotAPoint));
 }
 
-/// R may have small order, a torsion part or a second encoding: the rule takes all of them, and so does the
-/// other implementation of it. A library under RFC 8032 would not, hence "never two libraries".
+/// R may have small order, a torsion part or a second encoding. The rule and its other implementation accept all of
+/// them. A library under RFC 8032 would not, so all replicas must use one library.
 #[test]
-fn crafted_commitments_are_accepted_everywhere() {
+fn crafted_commitments_are_accepted_by_all_checks() {
     let mut rng = Rng::new(7);
     let forger = Forger::new(&mut rng);
     let key = VerifyKey::register(Scheme::Ed25519, forger.public).unwrap();
@@ -228,11 +228,11 @@ fn crafted_commitments_are_accepted_everywhere() {
 }
 
 #[test]
-fn s_must_be_canonical() {
+fn signature_with_non_canonical_s_is_refused() {
     let (signer, order) = (signer(3), Scalar::ZERO - Scalar::ONE);
     let key = verify_key(&signer);
     let good = signer.sign(b"m");
-    // s + l: the same number modulo l.
+    // s + l is the same number modulo l.
     let mut sum = [0u8; 32];
     let mut carry = 0u16;
     for (i, byte) in sum.iter_mut().enumerate() {
@@ -251,72 +251,71 @@ fn s_must_be_canonical() {
     assert_eq!(batch.check(&mut Ledger::default()), [true, false, true]);
 }
 
-/// What an attacker may make of a signature.
+/// The ways in which an attacker may craft a signature.
 #[derive(Clone, Copy, Debug)]
-enum Make {
+enum Forgery {
     Honest,
     Torsion(usize),
     SmallOrder(usize),
-    /// A bit of the signature is flipped.
+    /// An honest signature with one flipped bit.
     Flipped(usize),
     OtherMessage,
     OtherKey,
-    /// All bytes equal.
+    /// A signature whose bytes are all equal.
     Constant(u8),
 }
 
-fn make() -> impl Strategy<Value = Make> {
+fn forgery() -> impl Strategy<Value = Forgery> {
     prop_oneof![
-        4 => Just(Make::Honest),
-        1 => (0..8usize).prop_map(Make::Torsion),
-        1 => (0..64usize).prop_map(Make::SmallOrder),
-        1 => (0..512usize).prop_map(Make::Flipped),
-        1 => Just(Make::OtherMessage),
-        1 => Just(Make::OtherKey),
-        1 => any::<u8>().prop_map(Make::Constant),
+        4 => Just(Forgery::Honest),
+        1 => (0..8usize).prop_map(Forgery::Torsion),
+        1 => (0..64usize).prop_map(Forgery::SmallOrder),
+        1 => (0..512usize).prop_map(Forgery::Flipped),
+        1 => Just(Forgery::OtherMessage),
+        1 => Just(Forgery::OtherKey),
+        1 => any::<u8>().prop_map(Forgery::Constant),
     ]
 }
 
-fn craft(make: Make, forger: &Forger, rng: &mut Rng, message: &[u8]) -> Signature {
+fn craft(forgery: Forgery, forger: &Forger, rng: &mut Rng, message: &[u8]) -> Signature {
     let identity = EIGHT_TORSION[0];
-    match make {
-        Make::Honest => forger.sign(rng, message, identity),
-        Make::Torsion(i) => forger.sign(rng, message, EIGHT_TORSION[i]),
-        Make::SmallOrder(i) => {
+    match forgery {
+        Forgery::Honest => forger.sign(rng, message, identity),
+        Forgery::Torsion(i) => forger.sign(rng, message, EIGHT_TORSION[i]),
+        Forgery::SmallOrder(i) => {
             let encodings = small_order_encodings();
             forger.finish(Scalar::ZERO, encodings[i % encodings.len()], message)
         }
-        Make::Flipped(bit) => {
+        Forgery::Flipped(bit) => {
             let mut signature = forger.sign(rng, message, identity);
             signature.0[bit / 8] ^= 1 << (bit % 8);
             signature
         }
-        Make::OtherMessage => forger.sign(rng, b"another", identity),
-        Make::OtherKey => Forger::new(rng).sign(rng, message, identity),
-        Make::Constant(byte) => Signature([byte; 64]),
+        Forgery::OtherMessage => forger.sign(rng, b"another", identity),
+        Forgery::OtherKey => Forger::new(rng).sign(rng, message, identity),
+        Forgery::Constant(byte) => Signature([byte; 64]),
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever comes, single checks, batches, committee tables and the other implementation of the rule say
-    /// the same.
+    /// Single checks, batches, committee tables and the other implementation of the rule agree on all inputs.
     #[test]
-    fn all_ways_of_checking_agree(
+    fn all_checks_give_the_same_verdict(
         seed in any::<u64>(),
-        makes in proptest::collection::vec((0..5usize, make()), 0..40),
+        forgeries in proptest::collection::vec((0..5usize, forgery()), 0..40),
     ) {
         let mut rng = Rng::new(seed);
         let forgers: Vec<Forger> = (0..5).map(|_| Forger::new(&mut rng)).collect();
         let committee = committee_of(forgers.iter().map(|forger| forger.public));
         let keys = CommitteeKeys::new(Scheme::Ed25519, &committee).unwrap();
-        let claims: Vec<(ReplicaId, [u8; 32], Signature)> = makes
+        let claims: Vec<(ReplicaId, [u8; 32], Signature)> = forgeries
             .iter()
             .enumerate()
-            .map(|(i, (who, make))| {
+            .map(|(i, (signer, forgery))| {
                 let message = [i as u8; 32];
-                (ReplicaId(*who as u16), message, craft(*make, &forgers[*who], &mut rng, &message))
+                (ReplicaId(*signer as u16), message, craft(*forgery, &forgers[*signer], &mut rng, &message))
             })
             .collect();
         let mut ledger = Ledger::default();
@@ -349,10 +348,10 @@ fn committee_of(keys: impl IntoIterator<Item = PublicKey>) -> Committee {
     }
 }
 
-/// Bisection finds exactly the bad ones: none, one at each end, all of one signer, everything; also across
-/// the boundary of equations, and with equal keys in one batch.
+/// Bisection finds exactly the bad signatures: none, one at each end, all of one signer, all. The lengths cross the
+/// boundary of equations, and a batch has equal keys.
 #[test]
-fn bisection_finds_exactly_the_bad_ones() {
+fn bisection_finds_exactly_the_bad_signatures() {
     let signers: Vec<SigningKey> = (0..7).map(signer).collect();
     let keys: Vec<VerifyKey> = signers.iter().map(verify_key).collect();
     let check = |length: usize, is_bad: &dyn Fn(usize) -> bool| {
@@ -386,15 +385,14 @@ fn bisection_finds_exactly_the_bad_ones() {
     let odd = check(257, &|_| false);
     assert_eq!((odd.batches, odd.signatures_batched, odd.signatures_single), (1, 256, 1));
     let alone = check(1, &|_| false);
-    assert_eq!((alone.batches, alone.signatures_single), (0, 1), "never a batch of one");
+    assert_eq!((alone.batches, alone.signatures_single), (0, 1), "a lone signature made a batch");
     let one_bad = check(256, &|i| i == 99);
     assert!(one_bad.signatures_single <= 4, "{one_bad:?}");
 }
 
-/// Two signatures that are each wrong by an amount which cancels in a plain sum: without coefficients the
-/// batch would take them.
+/// The errors of two signatures cancel in a plain sum. Without coefficients the batch would accept both.
 #[test]
-fn errors_do_not_cancel() {
+fn errors_that_cancel_in_a_plain_sum_are_found() {
     let signer = signer(5);
     let key = verify_key(&signer);
     let (mut a, mut b) = (signer.sign(b"a"), signer.sign(b"b"));
@@ -411,7 +409,7 @@ fn errors_do_not_cancel() {
 }
 
 #[test]
-fn committee_checks_members_only() {
+fn committee_keys_accept_members_only() {
     for scheme in [Scheme::Ed25519, Scheme::Cheap] {
         let signers: Vec<SigningKey> = (0..4).map(|i| SigningKey::from_seed(scheme, [i; 32])).collect();
         let committee = committee_of(signers.iter().map(SigningKey::public));
@@ -442,8 +440,8 @@ fn committee_checks_members_only() {
 }
 
 #[test]
-fn large_committees_and_long_lists_agree_with_singles() {
-    // Beyond the sizes for which there are tables.
+fn verdicts_beyond_the_sizes_of_tables_are_right() {
+    // Both sizes exceed those for which there are tables.
     let signers: Vec<SigningKey> = (0..101).map(signer).collect();
     for n in [31, 101] {
         let committee = committee_of(signers[..n].iter().map(SigningKey::public));
@@ -466,7 +464,7 @@ fn large_committees_and_long_lists_agree_with_singles() {
 }
 
 #[test]
-fn a_bad_member_is_named() {
+fn refused_member_key_is_reported_with_its_replica() {
     let mut members: Vec<PublicKey> = (0..4).map(|i| signer(i).public()).collect();
     members[2] = PublicKey(small_order_encodings()[0]);
     let bad = CommitteeKeys::new(Scheme::Ed25519, &committee_of(members)).err();
@@ -474,7 +472,7 @@ fn a_bad_member_is_named() {
 }
 
 #[test]
-fn the_preimage_binds_every_field() {
+fn preimages_bind_every_field() {
     let domain =
         Domain { cluster: ClusterId(Digest([1; 32])), protocol: ProtocolId::new("pbft"), epoch: Epoch(2) };
     let statement = Statement {
@@ -509,7 +507,7 @@ fn the_preimage_binds_every_field() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), count);
-    // Signed bytes are a promise: what was signed once must stay checkable.
+    // Signed bytes may never change, because old signatures must stay verifiable.
     assert_eq!(
         Digest(statement_preimage(&domain, &statement)).to_string(),
         "120cb48e1336d6f6f045ffdb347ea8a326808d413851e5b2ba06f66443f2d338"
@@ -521,7 +519,7 @@ fn the_preimage_binds_every_field() {
 }
 
 #[test]
-fn keys_survive_their_file() {
+fn keys_round_trip_through_pem() {
     for number in 0..40 {
         let key = signer(number);
         let pem = key.to_pkcs8_pem().unwrap();
@@ -531,7 +529,7 @@ fn keys_survive_their_file() {
         assert_eq!(again.public(), key.public());
         assert_eq!(again.sign(b"m"), key.sign(b"m"));
     }
-    // RFC 8410, section 10.3: a key as another tool writes it, of version 1 and of version 2.
+    // RFC 8410, section 10.3: a key in the form of another tool.
     let of_the_rfc = "-----BEGIN PRIVATE KEY-----\r\n\
         MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\r\n\
         -----END PRIVATE KEY-----\r\n";
@@ -563,7 +561,7 @@ fn damaged_key_files_are_refused() {
 }
 
 #[test]
-fn base64_is_canonical() {
+fn only_canonical_base64_decodes() {
     use crate::pem::{decode, encode};
     for length in 0..100usize {
         let data: Vec<u8> = (0..length).map(|i| (i * 37) as u8).collect();
@@ -587,6 +585,6 @@ fn secrets_are_not_printed() {
 }
 
 #[test]
-fn the_backend_has_a_name() {
+fn curve_backend_has_a_known_name() {
     assert!(["avx512", "avx2", "serial", "fiat"].contains(&curve_backend()));
 }

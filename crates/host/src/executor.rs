@@ -1,4 +1,4 @@
-//! The application behind its queue: executes decided blocks in order and answers what it knows of bundles.
+//! The application behind its queue: executes decided blocks in order, and answers for bundles that were executed.
 
 use quorate_app::{Execution, Snapshot};
 use quorate_replica::{Admission, Admit};
@@ -10,14 +10,14 @@ use quorate_types::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The time of a block that was executed, and what the application has made of it.
+/// The time of an executed block, as the block has it and as the application saw it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     /// Height of the block.
     pub height: Height,
-    /// Who has proposed it.
+    /// Proposer of the block.
     pub proposer: ReplicaId,
-    /// Nanoseconds since 1970 by the proposer's clock, as the block says.
+    /// Nanoseconds since 1970 in the block, by the proposer's clock.
     pub block_ns: u64,
     /// Nanoseconds since 1970 as the application saw them: `quorate_app::At::time_ns`.
     pub application_ns: u64,
@@ -27,13 +27,13 @@ pub struct Stamp {
 pub struct Executor {
     execution: Execution,
     waiting: VecDeque<FullBlock>,
-    /// The replica's view and leader, for replies that are given again.
+    /// The replica's view and leader, for repeated replies.
     pub(crate) view: View,
     pub(crate) leader: ReplicaId,
     requests: u64,
     bundles: u64,
     blocks: u64,
-    /// Of each proposer the last block with bundles since these were cleared: as many as there are replicas at most.
+    /// The last block with bundles of each proposer since the last [`Executor::clear_stamps`]: at most one for each replica.
     stamps: Vec<Stamp>,
 }
 
@@ -51,30 +51,30 @@ impl Executor {
         }
     }
 
-    /// The application and its sessions.
+    /// Returns the application and its sessions.
     #[must_use]
     pub fn execution(&self) -> &Execution {
         &self.execution
     }
 
-    /// The application and its sessions, for digests.
+    /// Returns the application and its sessions, to compute digests.
     pub fn execution_mut(&mut self) -> &mut Execution {
         &mut self.execution
     }
 
-    /// Requests, bundles and blocks executed since the start.
+    /// Returns the requests, bundles and blocks that were executed since the start.
     #[must_use]
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.requests, self.bundles, self.blocks)
     }
 
-    /// Of each proposer the last block with bundles since [`Self::clear_stamps`]: empty blocks bear no time.
+    /// Returns the last block with bundles of each proposer since [`Self::clear_stamps`]. Empty blocks have no time.
     #[must_use]
     pub fn stamps(&self) -> &[Stamp] {
         &self.stamps
     }
 
-    /// What the stamps so far have said is known.
+    /// Drops the stamps so far.
     pub fn clear_stamps(&mut self) {
         self.stamps.clear();
     }
@@ -87,7 +87,7 @@ impl Executor {
         !self.waiting.is_empty()
     }
 
-    /// Executes the next block that waits.
+    /// Executes the next block of the queue.
     pub(crate) fn run_one(&mut self) -> Option<Executed> {
         let block = self.waiting.pop_front()?;
         let executed = self.execution.execute(&block);
@@ -122,7 +122,7 @@ impl Executor {
 
     fn kept(&self, bundle: &Bundle, session: SessionId, number: BundleNo) -> Admission {
         match self.execution.kept(session, number) {
-            // The reply that is kept is about another content, which would look like a lie.
+            // The kept reply is for another content under this number: the client would take it for a lie.
             Some(kept) if kept.bundle != bundle.digest() => Admission::NumberReused,
             Some(kept) => Admission::Executed(Box::new(ReplyBundle {
                 session: bundle.session(),
@@ -139,7 +139,7 @@ impl Executor {
 }
 
 impl Executor {
-    /// The reply to a request for a session that is open already: what ordering it again would answer.
+    /// Returns the reply to a request for a session that is open already, equal to the reply if it were ordered again.
     fn opened(&self, bundle: &Bundle, session: SessionId) -> Admission {
         let outcome: Arc<[u8]> = Outcome::Opened(session).to_bytes().into();
         Admission::Executed(Box::new(ReplyBundle {

@@ -1,23 +1,28 @@
 //! # quorate-host
 //!
-//! A replica with its log, its application and its key, as one value that takes a *turn* at a time. The node
-//! drives it with real sockets and a real disk, the simulator with its own: what is simulated is what ships.
+//! A replica with its log, its application and its key, as one value that takes a *turn* at a time. The node drives it
+//! with real sockets and a real disk, the simulator with its own: the simulator runs the code that ships.
 //!
-//! It deliberately does not know where bytes come from or go to ([`Outgoing`]), what time it is (an argument),
-//! or which disk it writes to ([`quorate_storage::Disk`]).
+//! The host deliberately does not know the source and the destination of bytes ([`Outgoing`]), the time (an argument),
+//! or the kind of disk ([`quorate_storage::Disk`]).
 //!
-//! The order inside a turn is the one thing to know here (see [`Host::turn`]):
-//! check → handle → send what promises nothing → one log write and one sync → send what was held → execute.
+//! The main fact about a host is the order inside a turn (see [`Host::turn`]):
+//! check → handle → send frames that promise nothing → one log write and one sync → send held promises → execute.
+//! `release_gate.rs` holds promises back a second time, after the sync, where safety rests on a bound on delays.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
 mod executor;
-mod loads;
+mod fault;
+mod log_reads;
 mod open;
 mod outgoing;
+mod release_gate;
+mod snapshots;
 mod turn;
 
 pub use executor::{Executor, Stamp};
-pub use open::{HostSetup, OpenFault};
+pub use fault::{HostFault, OpenFault};
+pub use open::HostSetup;
 pub use outgoing::Outgoing;
-pub use turn::{Fault, Host, TurnEnd, Work};
+pub use turn::{Host, TurnEnd, TurnWork};

@@ -1,8 +1,8 @@
-//! Where a turn's frames go, and how they are sealed.
+//! The network as a turn sees it, and the sealing of its frames.
 
 use quorate_consensus::{Note, To};
 use quorate_crypto::{SigningKey, statement_preimage};
-use quorate_replica::{ConnId, Past, Sink, Source, Unsealed};
+use quorate_replica::{ConnId, FrameSource, RestoredLog, Sink, Unsealed};
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal, frame};
 use quorate_types::{
@@ -10,56 +10,57 @@ use quorate_types::{
     Statement, Time,
 };
 
-/// The network as a turn sees it. Nothing here waits; frames leave with [`Outgoing::flush`].
+/// The network as a turn sees it. No method waits; frames leave with [`Outgoing::flush`].
 pub trait Outgoing {
-    /// What time it is. A turn takes time, its sync above all: what comes after it happens then, and waits from then on.
+    /// Returns the current time. It advances within a turn, above all during the sync: later events of the turn happen
+    /// later, and their timers run from then on.
     fn now(&mut self) -> Time;
     /// Queues a frame for replicas. Its body is shared, not copied.
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody);
-    /// Queues a reply for whoever speaks for this client.
+    /// Queues a reply for the connections that speak for this client.
     fn reply(&mut self, client: &ClientId, reply: &ReplyBundle);
-    /// Queues a reply for a connection that has asked again for what was executed before.
+    /// Queues a reply for a connection that repeated an executed request.
     fn reply_to(&mut self, conn: ConnId, client: &ClientId, reply: &ReplyBundle);
-    /// A connection has handed over a bundle whose authenticator holds: it speaks for this client.
+    /// Notes that a connection speaks for this client: it handed over a bundle whose authenticator holds.
     fn proven(&mut self, conn: ConnId, client: &ClientId);
-    /// Queues the answer that a bundle was not taken.
+    /// Queues the refusal of a bundle.
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal);
-    /// Lets everything that is queued leave: one write per connection.
+    /// Sends all queued frames: one write per connection.
     fn flush(&mut self);
-    /// Something of this kind was refused: to be counted by source and reason. A breach is what nobody honest sends.
-    fn rejected(&mut self, source: Source, kind: Kind, reason: &'static str, is_breach: bool);
-    /// A transition of the protocol: for traces.
+    /// Counts a refused frame of this kind by source and reason. No honest sender commits a breach.
+    fn rejected(&mut self, source: FrameSource, kind: Kind, reason: &'static str, is_breach: bool);
+    /// Notes a transition of the protocol, for traces.
     fn trace(&mut self, note: Note);
-    /// A message of a peer holds in all that the intake looks at and goes to its handler: for who counts.
+    /// Counts a message of a peer that passed all checks of the intake.
     fn passed(&mut self, from: ReplicaId) {
         let _ = from;
     }
-    /// Whose frames are to be read first from now on.
+    /// Sets the peer whose frames are read first from now on.
     fn urgent(&mut self, peer: Option<ReplicaId>) {
         let _ = peer;
     }
-    /// A block was decided: it is in the log, and goes to the executor, at once or when the disk has it. For who watches a
-    /// replica from outside.
+    /// Notes a decided block, for observers of a replica. The block is in the log. The executor receives it at once or
+    /// when it is durable.
     fn decided(&mut self, height: Height, id: BlockId) {
         let _ = (height, id);
     }
-    /// A replica is about to be opened on this past: where everything that it goes through is written down
-    /// ([`quorate_replica::Replica::record`]); nowhere, unless somebody wants to replay it.
-    fn recorder(&mut self, past: &Past) -> Option<Sink> {
-        let _ = past;
+    /// Returns the sink that records the steps of a replica ([`quorate_replica::Replica::record`]), which is about to be
+    /// opened on this log. Without a sink the run cannot be replayed.
+    fn recorder(&mut self, log: &RestoredLog) -> Option<Sink> {
+        let _ = log;
         None
     }
 }
 
-/// A frame ready to be queued.
+/// A frame that is ready for the queue.
 pub(crate) struct Sealed {
     pub(crate) frame_type: u8,
     pub(crate) body: FrameBody,
-    /// The signature that was made.
+    /// The signature of this replica, where the message is signed.
     pub(crate) signature: Option<Signature>,
 }
 
-/// Signs a statement: the one place where the replica's key is used.
+/// Signs a statement. No other function uses the replica's key.
 fn sign(key: &SigningKey, domain: &Domain, statement: &Statement) -> Signature {
     key.sign(&statement_preimage(domain, statement))
 }

@@ -1,55 +1,50 @@
-//! One turn: from what has arrived to what leaves.
+//! One turn: from arrived inputs to frames that leave.
 
 use crate::executor::Executor;
-use crate::loads::{Load, Loads, Reads};
-use crate::open::{OpenFault, SnapshotProgress};
+use crate::fault::HostFault;
+use crate::log_reads::{LogRead, LogReads, ReadBudget};
 use crate::outgoing::{Outgoing, seal};
-use quorate_consensus::{Alarm, LinkEvent};
+use crate::release_gate::ReleaseGate;
+use crate::snapshots::SnapshotProgress;
+use quorate_consensus::LinkEvent;
 use quorate_crypto::SigningKey;
-use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
+use quorate_replica::{ConnId, FrameSource, Input, Intake, Output, Passed, Replica, Unsealed};
 use quorate_storage::{Disk, Store};
 use quorate_types::wire::Lane;
 use quorate_types::{Domain, Height, Ledger, LogEntry, Mark, ReplicaId, ReplicaSet, Time};
 
-/// Log bytes that may wait for a sync that nobody has asked for.
+/// Log bytes that wait at most for a sync that no output has asked for.
 const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
-/// How late a timer may fire for the sake of what lies unread or unchecked. Whoever floods a replica must not keep it
-/// from suspecting a leader.
-const LATE_NS: u64 = 20_000_000;
-/// Where safety rests on a bound on delays, what was held while the disk or the service took longer than this leaves when
-/// everything that has come meanwhile was read: it may be what keeps the replica from saying it.
-const LONG_NS: u64 = 5_000_000;
+/// The largest delay of a timer for the sake of unread or unchecked inputs. A peer that floods a replica must not keep
+/// it from suspecting a leader.
+const TIMER_DELAY_NS_MAX: u64 = 20_000_000;
 
-/// What a turn asks for more time for.
+/// The kind of work for which a turn asks for more time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Work {
+pub enum TurnWork {
     /// Another batch of body checks.
     Check,
     /// Another block to execute.
     Execute,
 }
 
-/// Why a host must stop.
-#[derive(Debug, thiserror::Error)]
-pub enum Fault {
-    /// The disk failed, is full, or holds what cannot be.
-    #[error(transparent)]
-    Storage(#[from] quorate_storage::Fault),
-    /// The replica has stopped for safety's sake.
-    #[error("{0}")]
-    Stopped(Alarm),
-    /// The host could not be opened.
-    #[error(transparent)]
-    Open(#[from] OpenFault),
-}
-
-/// How a turn has ended.
+/// The state of a host at the end of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TurnEnd {
-    /// Everything is done: sleep until something arrives or [`Host::deadline`].
+    /// All work is done: sleep until input arrives or until [`Host::deadline`].
     Idle,
-    /// Something is left to do: look at the sockets and take another turn, without sleeping.
+    /// Work remains: poll the sockets and take another turn, without sleeping.
     Owing,
+}
+
+/// The time at which queued frames leave while outputs are carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum FlushTime {
+    /// After all outputs.
+    #[default]
+    Late,
+    /// Before the next append, which may take as long as a sync.
+    BeforeAppend,
 }
 
 /// See the crate.
@@ -64,18 +59,9 @@ pub struct Host<D: Disk> {
     pub(crate) inputs: Vec<Input>,
     pub(crate) passed: Passed,
     pub(crate) sync_wanted: Mark,
-    /// What is on the disk, where the replica does not know it yet.
-    untold: Option<Mark>,
-    /// Something has taken long since all that had come was known: what is held waits for that, for so many nanoseconds at most.
-    stalled: Option<u64>,
-    /// Since when it waits.
-    put_off: Option<Time>,
-    /// When it was looked at last whether something takes long.
-    looked: Time,
-    /// When what this turn handles was read.
-    read: Time,
-    loads: Loads,
-    /// What the replica knows of whose bodies wait for their check.
+    gate: ReleaseGate,
+    log_reads: LogReads,
+    /// Replicas whose bodies wait for their check, as the replica knows them.
     unchecked: ReplicaSet,
     kept: Height,
     own: Ledger,
@@ -93,6 +79,7 @@ impl<D: Disk> Host<D> {
     ) -> Self {
         Self {
             kept: store.kept().0,
+            gate: ReleaseGate::new(replica.delta_ns()),
             replica,
             intake,
             store,
@@ -103,12 +90,7 @@ impl<D: Disk> Host<D> {
             inputs: Vec::new(),
             passed: Passed::default(),
             sync_wanted: Mark(0),
-            untold: None,
-            stalled: None,
-            put_off: None,
-            looked: Time::ZERO,
-            read: Time::ZERO,
-            loads: Loads::default(),
+            log_reads: LogReads::default(),
             unchecked: ReplicaSet::EMPTY,
             own: Ledger::default(),
         }
@@ -119,13 +101,13 @@ impl<D: Disk> Host<D> {
         self.intake.peer_frame(from, frame_type, body);
     }
 
-    /// Takes in a bundle of a client: authenticator and content, as they stand in its frame.
+    /// Takes in a bundle of a client: authenticator and content, in the encoding of its frame.
     pub fn client_bundle(&mut self, conn: ConnId, body: &[u8]) {
         self.intake.client_bundle(conn, body);
     }
 
-    /// Something happened to a link: it is up, or has lost something ([`Host::loss`]). A link that resumes reports the gaps of its
-    /// lanes one by one, so what was said last of the peer is not said again before anything else has happened.
+    /// Takes in an event of a link: the link is up, or has lost frames ([`Host::loss`]). A link that resumes reports the
+    /// gap of each lane, so an event that equals the last input is dropped.
     pub fn link(&mut self, peer: ReplicaId, event: LinkEvent) {
         let input = self.intake.link(peer, event);
         let is_known = |input: &Input| matches!(input, Input::Link(p, e) if *p == peer && *e == event);
@@ -134,67 +116,69 @@ impl<D: Disk> Host<D> {
         }
     }
 
-    /// What it is to the protocol that frames of a lane were lost for good: what the peer has said, where `is_incoming`, or what was
-    /// said to it. Where safety rests on a bound on delays, a replica that may have missed something asks, and may have to fall
-    /// silent: not for what it has said itself, whose loss its peer hears of, nor for bodies and answers, which are asked for
-    /// anew. Else both sides say again what matters.
+    /// Returns the link event for frames of a lane that are lost for good. `is_incoming` tells whether the peer or this
+    /// host sent them.
+    ///
+    /// If safety rests on a bound on delays, a gap makes the replica ask its peers, and may stop it from voting. So
+    /// only lost consensus messages of the peer are a gap. The peer hears of the loss of this host's own messages;
+    /// bodies and answers are requested again. Without a bound both sides send again what matters.
     #[must_use]
     pub fn loss(&self, lane: Lane, is_incoming: bool) -> LinkEvent {
-        let is_word = lane == Lane::Consensus && is_incoming;
-        if is_word || self.replica.delta_ns().is_none() { LinkEvent::Gap } else { LinkEvent::Back }
+        let is_peers_message = lane == Lane::Consensus && is_incoming;
+        if is_peers_message || self.replica.delta_ns().is_none() { LinkEvent::Gap } else { LinkEvent::Back }
     }
 
-    /// When a turn is needed although nothing arrives.
+    /// Returns the time at which a turn is needed although no input arrives.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.replica.deadline()
     }
 
-    /// Replicas of which so much waits for its check that they should not be read now.
+    /// Returns the replicas whose sockets are paused, because much of theirs waits for its check (back-pressure).
     #[must_use]
-    pub fn held(&self) -> ReplicaSet {
-        self.intake.held()
+    pub fn paused_peers(&self) -> ReplicaSet {
+        self.intake.paused_peers()
     }
 
-    /// The replica inside.
+    /// Returns the replica.
     #[must_use]
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
-    /// The application inside.
+    /// Returns the application.
     #[must_use]
     pub fn executor(&self) -> &Executor {
         &self.executor
     }
 
-    /// The application inside, for digests.
+    /// Returns the application, to compute digests.
     pub fn executor_mut(&mut self) -> &mut Executor {
         &mut self.executor
     }
 
-    /// The log inside.
+    /// Returns the log.
     #[must_use]
     pub fn store(&self) -> &Store<D> {
         &self.store
     }
 
-    /// What the wall clock says at `Time(0)`, where that comes after the opening.
+    /// Sets the wall-clock time at `Time(0)`, where the replica's clock begins after the opening.
     pub fn set_wall_offset(&mut self, ns: u64) {
         self.replica.set_wall_offset(ns);
     }
 
-    /// How long the longest sync since the last call has taken, in nanoseconds.
+    /// Returns the duration of the longest sync since the last call, in nanoseconds.
     pub fn take_longest_sync_ns(&mut self) -> u64 {
         self.store.take_longest_sync_ns()
     }
 
-    /// Ends the host and gives its disk back: for restarts in the simulator.
+    /// Ends the host and returns its disk, for restarts in the simulator.
     pub fn into_disk(self) -> D {
         self.store.into_disk()
     }
 
-    /// What the work so far has cost, without the network's part.
+    /// Returns the cost of the work so far, without the network's part.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         let mut ledger = self.own;
@@ -204,64 +188,67 @@ impl<D: Disk> Host<D> {
         ledger
     }
 
-    /// One turn. `drained` says whether everything that had arrived before `due` was handed in; if not, timers fire
-    /// somewhat later, because what would have stopped them may lie unread. None fire without `due`. `more` says whether there is time for more work of a kind; it is asked after each piece.
+    /// Takes one turn.
+    ///
+    /// * `drained` tells whether everything that had arrived before `due` was handed in. If not, timers fire up to 20 ms
+    ///   late, because an unread input may stop them. Without `due` no timer fires.
+    /// * `more` tells whether there is time for more work of a kind. The turn asks it after each piece.
     ///
     /// # Errors
-    /// When the disk fails or the replica has stopped for safety's sake. Nothing may be sent after that.
+    /// Fails when the disk fails or safety is broken. Nothing may be sent after that.
     pub fn turn(
         &mut self,
         now: Time,
         due: Option<Time>,
         drained: bool,
-        more: &mut dyn FnMut(Work) -> bool,
+        more: &mut dyn FnMut(TurnWork) -> bool,
         out: &mut dyn Outgoing,
-    ) -> Result<TurnEnd, Fault> {
+    ) -> Result<TurnEnd, HostFault> {
         self.own.turns = self.own.turns.wrapping_add(1);
         self.check(more, out);
         let synced = self.store.ledger().syncs;
         let mut now = now;
         let (mut syncs, mut slice, mut is_first) = (0, true, true);
-        let mut reads = Reads::default();
-        self.read = due.unwrap_or(now);
+        let mut budget = ReadBudget::default();
+        self.gate.begin_turn(due.unwrap_or(now));
         loop {
             self.handle(now);
             if std::mem::take(&mut is_first) {
-                // No body keeps anybody from saying anything.
-                self.handled(drained && self.intake.has_passed_messages(), out)?;
+                // Bodies forbid no promise, so unread bodies do not count.
+                self.on_handled(drained && self.intake.has_passed_messages(), out)?;
             }
             if let Some(due) = due {
                 // The tie rule: a timer fires only after everything that had arrived before it.
                 let is_drained = drained && self.intake.is_drained();
-                self.replica.tick(if is_drained { due } else { due.minus(LATE_NS) });
+                self.replica.tick(if is_drained { due } else { due.minus(TIMER_DELAY_NS_MAX) });
             }
-            self.looked = out.now();
-            self.route(out, false)?;
-            // What is not held leaves before the disk is asked.
+            self.gate.begin_span(out.now());
+            self.route(out, FlushTime::Late)?;
+            // Frames that are not held leave before the sync.
             out.flush();
             if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
                 syncs = 1;
-                self.untold = Some(self.store.write_and_sync()?);
+                self.gate.on_synced(self.store.write_and_sync()?);
             }
-            self.look(out);
+            self.check_gate(out);
             self.release(out)?;
-            // However often this turn goes round, it executes for one slice and reads for a few laggards.
+            // A turn executes for one slice and reads for a few peers, however many rounds this loop takes.
             slice = slice && self.execute(more);
-            self.loads.serve(&mut self.store, &mut reads, &mut self.inputs)?;
-            self.look(out);
+            self.log_reads.serve(&mut self.store, &mut budget, &mut self.inputs)?;
+            self.check_gate(out);
             if self.inputs.is_empty() {
                 break;
             }
-            // A wait that begins at an own copy begins when that has left, and not before the disk was asked.
+            // A timer that an own copy starts runs from the time at which its message left, not from before the sync.
             now = now.max(out.now());
         }
         let snapshot_needs = self.snapshots.step(syncs > 0, &mut self.store, &mut self.executor)?;
-        self.look(out);
+        self.check_gate(out);
         self.own.turn_syncs_max = self.own.turn_syncs_max.max(self.store.ledger().syncs.wrapping_sub(synced));
         self.sync_wanted = self.sync_wanted.max(snapshot_needs);
         out.flush();
         let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
-        let owing = owing || !self.loads.is_empty() || self.snapshots.is_busy() || self.untold.is_some();
+        let owing = owing || !self.log_reads.is_empty() || self.snapshots.is_busy() || self.gate.has_mark();
         Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
     }
 
@@ -273,65 +260,47 @@ impl<D: Disk> Host<D> {
         self.inputs = inputs;
     }
 
-    /// What was read for this turn is handled, and `is_all` that had come. What was put off leaves now, before the disk is asked
-    /// again: it would be put off for ever where the disk takes long in each turn.
-    fn handled(&mut self, is_all: bool, out: &mut dyn Outgoing) -> Result<(), Fault> {
-        let Some(delta_ns) = self.replica.delta_ns() else { return Ok(()) };
-        self.looked = out.now();
-        if self.untold.is_some() {
-            // To append may take as long as to sync: what this turn writes is written before it is asked how long ago was read.
-            self.route(out, false)?;
+    /// Releases promises that the gate held back, after the inputs of this turn were handled and before the next sync.
+    /// After that sync the gate might hold them again, forever where each sync is slow.
+    fn on_handled(&mut self, is_complete: bool, out: &mut dyn Outgoing) -> Result<(), HostFault> {
+        if !self.gate.is_guarding() {
+            return Ok(());
+        }
+        self.gate.begin_span(out.now());
+        if self.gate.has_mark() {
+            // An append may take as long as a sync, so this turn's entries are appended before the gate compares times.
+            self.route(out, FlushTime::Late)?;
             out.flush();
         }
-        // Whoever floods a replica, or talks without end, must not keep it silent.
-        let is_enough =
-            || self.put_off.zip(self.stalled).is_some_and(|(since, most)| self.read >= since.plus(most));
-        // Who stood still between reading and this does not know what has come since.
-        let is_recent = out.now().since(self.read) <= delta_ns.max(LATE_NS);
-        if is_recent && (is_all || is_enough()) {
-            self.stalled = None;
-        }
+        self.gate.on_handled(out.now(), is_complete);
         self.release(out)?;
-        // What this turn has said itself waits for that as well.
-        self.look(out);
-        // A wait begins when its vote has left.
+        // Promises of this turn wait for a stall in the release as well.
+        self.check_gate(out);
+        // A timer that a vote starts runs from the time at which the vote left.
         self.handle(out.now());
         Ok(())
     }
 
-    /// Where safety rests on a bound on delays: whether something has taken so long, the disk or the service since the last look
-    /// or anything at all since the reading, that what lies unread may be what keeps the replica from saying what it holds.
-    fn look(&mut self, out: &mut dyn Outgoing) {
-        let Some(delta_ns) = self.replica.delta_ns() else { return };
-        let now = out.now();
-        let span_ns = now.since(std::mem::replace(&mut self.looked, now));
-        if span_ns > delta_ns / 4 || now.since(self.read) > delta_ns / 2 {
-            self.stalled = Some(delta_ns);
-        } else if span_ns > LONG_NS {
-            // It may take that long each time.
-            self.stalled.get_or_insert(LATE_NS);
+    fn check_gate(&mut self, out: &mut dyn Outgoing) {
+        if self.gate.is_guarding() {
+            self.gate.check(out.now());
         }
     }
 
-    /// Lets go what was held until the disk had it, before anything else asks the disk.
-    fn release(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
-        if self.untold.is_some() && self.stalled.is_some() {
-            self.put_off.get_or_insert(out.now());
-            return Ok(());
-        }
-        if let Some(mark) = self.untold.take() {
-            self.put_off = None;
+    /// Reports the durable mark to the replica and sends the promises that waited for it, unless the gate holds it back.
+    fn release(&mut self, out: &mut dyn Outgoing) -> Result<(), HostFault> {
+        if let Some(mark) = self.gate.release(|| out.now()) {
             self.replica.handle(out.now(), Input::Durable(mark));
-            self.route(out, true)?;
+            self.route(out, FlushTime::BeforeAppend)?;
             out.flush();
         }
         Ok(())
     }
 
-    /// Checks what was handed in; answers what needs no replica.
-    fn check(&mut self, more: &mut dyn FnMut(Work) -> bool, out: &mut dyn Outgoing) {
+    /// Checks the frames that were handed in, and answers those that need no replica.
+    fn check(&mut self, more: &mut dyn FnMut(TurnWork) -> bool, out: &mut dyn Outgoing) {
         let mut passed = std::mem::take(&mut self.passed);
-        self.intake.run(&self.replica, &self.executor, &mut || more(Work::Check), &mut passed);
+        self.intake.run(&self.replica, &self.executor, &mut || more(TurnWork::Check), &mut passed);
         for input in &passed.inputs {
             match input {
                 Input::Client(conn, bundle) => out.proven(*conn, &bundle.client()),
@@ -350,7 +319,8 @@ impl<D: Disk> Host<D> {
         }
         for refused in passed.refused.drain(..) {
             out.rejected(refused.source, refused.kind, refused.reason, refused.is_breach);
-            if let (Source::Client(conn), Some((client, bundle, why))) = (refused.source, refused.answer) {
+            if let (FrameSource::Client(conn), Some((client, bundle, why))) = (refused.source, refused.answer)
+            {
                 out.refuse(conn, &client, bundle, why);
             }
         }
@@ -361,13 +331,12 @@ impl<D: Disk> Host<D> {
         self.sync_wanted > self.store.durable() || self.store.buffered() > LOG_BUFFER_BYTES_MAX
     }
 
-    /// Does what the replica wants done. What is `released` leaves before the disk is asked again: to append may take as long as
-    /// to sync.
-    fn route(&mut self, out: &mut dyn Outgoing, mut released: bool) -> Result<(), Fault> {
+    /// Carries out the outputs of the replica, in order.
+    fn route(&mut self, out: &mut dyn Outgoing, mut flush: FlushTime) -> Result<(), HostFault> {
         while let Some(output) = self.replica.poll() {
             match output {
                 Output::Persist { mark, entry } => {
-                    if std::mem::take(&mut released) {
+                    if std::mem::take(&mut flush) == FlushTime::BeforeAppend {
                         out.flush();
                     }
                     self.store.append(mark, &entry)?;
@@ -385,7 +354,7 @@ impl<D: Disk> Host<D> {
                     self.own.signatures_made =
                         self.own.signatures_made.wrapping_add(u64::from(sealed.signature.is_some()));
                     out.peer(to, lane, sealed.frame_type, sealed.body);
-                    // The own copy comes back after its bytes are queued to the peers.
+                    // The replica receives the own copy after its bytes are queued to the peers.
                     if let Some(ticket) = own {
                         self.inputs.push(Input::Own(ticket, sealed.signature));
                     }
@@ -393,23 +362,23 @@ impl<D: Disk> Host<D> {
                 Output::Execute(block) => self.executor.push(block),
                 Output::Reply { client, reply } => out.reply(&client, &reply),
                 Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
-                Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
+                Output::Load { to, height, id } => self.queue_read(LogRead::Block { to, height, id }),
                 Output::LoadIds { to, from } => {
-                    self.queue_load(Load::Ids { to, from, ids: Vec::new() });
+                    self.queue_read(LogRead::Ids { to, from, ids: Vec::new() });
                 }
                 Output::Rejected { from, kind, why } => {
-                    out.rejected(Source::Peer(from), kind, why.name(), why.is_breach());
+                    out.rejected(FrameSource::Peer(from), kind, why.name(), why.is_breach());
                 }
                 Output::Urgent(peer) => {
                     self.intake.set_urgent(peer);
                     out.urgent(peer);
                 }
-                // Whatever else it wanted to say stays unsaid.
-                Output::Stop(alarm) => return Err(Fault::Stopped(alarm)),
+                // Discards remaining outputs.
+                Output::Stop(alarm) => return Err(HostFault::Stopped(alarm)),
                 Output::Trace(note) => out.trace(note),
             }
         }
-        if self.store.rolled() {
+        if self.store.take_base_due() {
             self.inputs.push(Input::Rolled);
         }
         let kept = self.store.kept().0;
@@ -422,22 +391,22 @@ impl<D: Disk> Host<D> {
         Ok(())
     }
 
-    /// Executes what is decided: after the sends, so that others work while we execute. False when the time for
+    /// Executes decided blocks. This follows the sends, so that the peers work meanwhile. Returns false when the time for
     /// it is used up.
-    fn execute(&mut self, more: &mut dyn FnMut(Work) -> bool) -> bool {
+    fn execute(&mut self, more: &mut dyn FnMut(TurnWork) -> bool) -> bool {
         while let Some(executed) = self.executor.run_one() {
             self.inputs.push(Input::Executed(executed));
-            if !more(Work::Execute) {
+            if !more(TurnWork::Execute) {
                 return false;
             }
         }
         true
     }
 
-    fn queue_load(&mut self, load: Load) {
-        if let Err(load) = self.loads.push(load) {
-            // It asks somebody else, and not only when it has waited in vain.
-            self.inputs.push(load.in_vain());
+    fn queue_read(&mut self, read: LogRead) {
+        if let Err(read) = self.log_reads.push(read) {
+            // The refusal lets the peer ask another replica at once.
+            self.inputs.push(read.refusal());
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The relay test: a leader broadcasts 500 bytes, every node sends them back, and when all have answered the
-//! next round begins. Each node is a process of its own on loopback.
+//! The relay test: a leader broadcasts 500 bytes, every node sends them back, and the next round begins when all have
+//! answered. Each node is a process of its own on loopback.
 //!
 //! ```text
 //! cargo run --release -p quorate-net --example relay -- [--n N] [--rounds R] [--bytes B] [--plain] [--mesh]
 //! ```
-//! Prints the microseconds of a round (median over ten parts of the run). `--mesh` uses the channels of
+//! The program prints the microseconds of a round (median over ten parts of the run). `--mesh` uses the channels of
 //! [`quorate_net::mesh`], with a thread of their own in each process, instead of the reactor inside the loop.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a program that measures time")]
@@ -31,7 +31,7 @@ struct Options {
     bytes: usize,
     plain: bool,
     mesh: bool,
-    /// Set in the processes that the first one starts: their id and where everybody listens.
+    /// The id of this process and the addresses of all, in the processes that the first one starts.
     node: Option<(u16, Vec<SocketAddr>)>,
 }
 
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = options()?;
     match &options.node {
         Some((me, addresses)) => {
-            // The first process holds the other end: when it is gone, so are we.
+            // The first process holds the other end: this process ends with it.
             std::thread::spawn(|| {
                 let _ = std::io::stdin().read(&mut [0]);
                 std::process::exit(0);
@@ -74,7 +74,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
 }
 
 fn config(options: &Options, me: ReplicaId, addresses: &[SocketAddr]) -> Result<NetConfig, Box<dyn Error>> {
-    // Keys that everybody can compute: good enough to measure, and for nothing else.
+    // Everyone can compute these keys: they are for measurements only.
     let key = |id: u8| LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[id; 32]));
     let mut peers = Vec::new();
     for (address, id) in addresses.iter().zip(0u8..) {
@@ -86,7 +86,7 @@ fn config(options: &Options, me: ReplicaId, addresses: &[SocketAddr]) -> Result<
     Ok(NetConfig::new(identity, peers, security, bind(*address)?))
 }
 
-/// Processes that end with this value.
+/// Processes that end when this value is dropped.
 struct Followers(Vec<Child>);
 
 impl Drop for Followers {
@@ -99,7 +99,7 @@ impl Drop for Followers {
 }
 
 fn lead(options: &Options) -> Result<(), Box<dyn Error>> {
-    // The system finds free ports; they are let go and taken again by their owners.
+    // The system finds free ports; they are released, and their owners bind them again.
     let held: Result<Vec<TcpListener>, _> =
         (0..options.n).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
     let addresses: Result<Vec<SocketAddr>, _> = held?.iter().map(TcpListener::local_addr).collect();
@@ -135,7 +135,7 @@ fn lead(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One process's loop: the reactor and a clock.
+/// The loop of one process: the reactor and a clock.
 struct Loop {
     reactor: Reactor,
     start: Instant,
@@ -150,7 +150,7 @@ impl Loop {
         Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// One pass; what `sink` collects is sent by the caller and leaves with the next one.
+    /// Runs one pass. The caller sends the answers to the events in `sink`; they leave with the next pass.
     fn pass(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> Result<(), Box<dyn Error>> {
         let now = self.now();
         self.reactor.flush(now);
@@ -223,7 +223,7 @@ fn follow(options: &Options, me: ReplicaId, addresses: &[SocketAddr]) -> Result<
     }
 }
 
-/// A message of nothing but bytes.
+/// A message of raw bytes.
 struct Blob(Vec<u8>);
 
 impl Wire for Blob {

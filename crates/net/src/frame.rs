@@ -1,7 +1,7 @@
-//! Frames on a stream: headers, and putting frames together from a stream that is cut anywhere.
+//! Frames on a stream: headers, and the assembly of frames from a stream that is cut anywhere.
 //!
-//! A frame is judged by its header alone: one that is too large for its lane is refused before anything of
-//! its body is kept, and memory grows with what the other side really sent, never with a length field.
+//! The header alone decides about a frame: one that is too large for its lane is refused before any byte of
+//! its body is kept. Memory grows with the received bytes, never with a length field.
 
 use quorate_types::limits::{FRAME_BYTES_MAX, REASON_BYTES_MAX};
 use quorate_types::wire::{Lane, frame};
@@ -13,69 +13,69 @@ pub const HEADER_BYTES: usize = 4 + 1 + 8 + 1;
 /// Bytes of the header of a frame between client and replica: the length.
 pub const CLIENT_HEADER_BYTES: usize = 4;
 
-/// Bytes that the length field of a frame between replicas counts beside the body.
+/// Bytes that the length field of a frame between replicas counts in addition to the body.
 const COUNTED_HEADER_BYTES: usize = HEADER_BYTES - 4;
 
-/// Bytes of a body on this lane at most.
+/// Returns the most bytes of a body on this lane.
 #[must_use]
 pub const fn body_bytes_max(lane: Lane) -> usize {
     lane.frame_bytes_max().saturating_sub(COUNTED_HEADER_BYTES)
 }
 
-/// Body of an acknowledgement: the next number expected, for each lane.
+/// Bytes of the body of an acknowledgement: the next number expected, for each lane.
 pub(crate) const ACK_BYTES: usize = 24;
 
-/// Body of a hello at most. That of another version may be longer than ours and still deserves an answer
-/// that says so.
+/// Bytes of the body of a hello at most. The hello of another version may be longer than ours, and its sender still receives the
+/// reason of the refusal.
 const HELLO_BYTES_MAX: usize = 1_024;
 
-/// Why a connection is closed: what the other side did, or how it differs from us. Its text travels in the
-/// CLOSE frame and is what operators read.
+/// The reason why a connection is closed: an act of the other side, or its difference from this side. The text travels in the
+/// CLOSE frame, and operators read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The length field exceeds what the lane allows.
     TooLarge,
     /// The length field is smaller than a header.
     TooShort,
-    /// No such lane.
+    /// The lane is unknown.
     UnknownLane,
-    /// A frame that only links make has the wrong form.
+    /// A control frame, which only links make, has the wrong form.
     BadControl,
-    /// A frame before the hello, or one before our answer to it.
+    /// A frame arrived before the hello, or before this side's answer to it.
     HelloExpected,
     /// The hello cannot be decoded.
     BadHello,
-    /// Another version of the wire format.
+    /// The other side has another version of the wire format.
     OtherVersion,
-    /// Another cluster.
+    /// The other side belongs to another cluster.
     OtherCluster,
-    /// Another committee of the cluster.
+    /// The other side belongs to another committee of the cluster.
     OtherEpoch,
-    /// Another protocol.
+    /// The other side runs another protocol.
     OtherProtocol,
-    /// The hello names somebody who has no place at the other end of this link.
+    /// The hello names a replica that does not belong to the other end of this link.
     OtherReplica,
-    /// A frame that was received before.
+    /// A frame arrived again.
     Repeated,
-    /// Acknowledges, or claims to have heard, frames that were never sent. Also what a replica with a
-    /// rolled-back disk hears when it opens under an incarnation that was used before.
+    /// The other side acknowledges frames that were never sent. A replica with a rolled-back disk receives this reason
+    /// too, when it opens an incarnation that was used before.
     NeverSent,
     /// The other side ended the connection properly.
     Closed,
     /// The handshake or the first frame took too long.
     TooSlow,
-    /// Too many connections, or too many of them half open.
+    /// There are too many connections, or too many half-open ones.
     TooMany,
-    /// Does not read what is sent to it.
+    /// The other side does not read its messages.
     DoesNotRead,
-    /// Holds too much memory with frames that it does not finish.
+    /// Unfinished frames of the other side hold too much memory.
     Unfinished,
-    /// The TLS handshake or a record is wrong; the words say how.
+    /// The TLS handshake or a record is wrong, for the reason in the text.
     Tls(&'static str),
 }
 
 impl Refusal {
-    /// The reason in words, at most [`REASON_BYTES_MAX`] bytes.
+    /// Returns the text of the reason, at most [`REASON_BYTES_MAX`] bytes.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -83,21 +83,21 @@ impl Refusal {
             Self::TooShort => "frame shorter than its header",
             Self::UnknownLane => "unknown lane",
             Self::BadControl => "malformed control frame",
-            Self::HelloExpected => "spoke before the hello was answered",
+            Self::HelloExpected => "sent a frame before the hello was answered",
             Self::BadHello => "malformed hello",
             Self::OtherVersion => "another version of the wire format",
             Self::OtherCluster => "another cluster",
             Self::OtherEpoch => "another epoch",
             Self::OtherProtocol => "another protocol",
             Self::OtherReplica => "not the replica that belongs to this link",
-            Self::Repeated => "sequence number came before",
+            Self::Repeated => "repeated sequence number",
             Self::NeverSent => "acknowledges frames that were never sent",
             Self::Closed => "closed by the other side",
             Self::TooSlow => "handshake took too long",
             Self::TooMany => "too many connections",
             Self::DoesNotRead => "does not read its replies",
-            Self::Unfinished => "too much unfinished",
-            Self::Tls(words) => words,
+            Self::Unfinished => "too many bytes in unfinished frames",
+            Self::Tls(text) => text,
         }
     }
 }
@@ -119,7 +119,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The header of a body of `body` bytes; `None` when no lane allows so much.
+    /// Returns the header for a body of `body` bytes; `None` if the body exceeds the limit of its lane.
     pub(crate) fn encode(&self, body: usize) -> Option<[u8; HEADER_BYTES]> {
         let length = body.checked_add(COUNTED_HEADER_BYTES)?;
         if length > self.lane.frame_bytes_max() {
@@ -131,7 +131,7 @@ impl Header {
         Some([l0, l1, l2, l3, lane, s0, s1, s2, s3, s4, s5, s6, s7, self.frame_type])
     }
 
-    /// Reads a header and says how many bytes the whole frame has.
+    /// Reads a header; returns it with the bytes of the whole frame.
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<(Self, usize), Refusal> {
         let [l0, l1, l2, l3, lane, s0, s1, s2, s3, s4, s5, s6, s7, frame_type] = *bytes;
         let lane = Lane::from_tag(lane).ok_or(Refusal::UnknownLane)?;
@@ -155,7 +155,7 @@ impl Header {
     }
 }
 
-/// Appends a small frame that only links make: it is true at its moment and is not sent again.
+/// Appends a small frame that only links make. The frame holds at its moment and is never sent again.
 pub(crate) fn put_frame(out: &mut Vec<u8>, lane: Lane, number: u64, frame_type: u8, body: &[u8]) {
     let header = Header { lane, number, frame_type };
     if let Some(header) = header.encode(body.len()) {
@@ -164,30 +164,30 @@ pub(crate) fn put_frame(out: &mut Vec<u8>, lane: Lane, number: u64, frame_type: 
     }
 }
 
-/// Appends a hello or close, which belong to no lane.
+/// Appends a hello or a close, which belong to no lane.
 pub(crate) fn put_control(out: &mut Vec<u8>, frame_type: u8, body: &[u8]) {
     put_frame(out, Lane::Consensus, 0, frame_type, body);
 }
 
-/// A CLOSE frame with this reason, cut to what the other side takes.
+/// Appends a CLOSE frame with this reason, cut to the limit of the other side.
 pub(crate) fn put_close(out: &mut Vec<u8>, reason: &str) {
     let bytes = reason.as_bytes();
     put_control(out, frame::CLOSE, bytes.get(..REASON_BYTES_MAX).unwrap_or(bytes));
 }
 
-/// How many bytes the frame that begins with this header has between replicas.
+/// Returns the bytes of the whole frame between replicas that begins with this header.
 pub(crate) fn peer_frame_bytes(header: &[u8; HEADER_BYTES]) -> Result<usize, Refusal> {
     Header::decode(header).map(|(_, total)| total)
 }
 
-/// The length field of a frame between client and replica; `None` when it is too large.
+/// Returns the length field of a frame between client and replica; `None` if the body is too large.
 #[must_use]
 pub fn client_header(body: usize) -> Option<[u8; CLIENT_HEADER_BYTES]> {
     let fits = body <= FRAME_BYTES_MAX;
     u32::try_from(body).ok().filter(|_| fits).map(u32::to_le_bytes)
 }
 
-/// How many bytes the frame that begins with this header has between client and replica. An empty frame says
+/// Returns the bytes of the whole frame between client and replica that begins with this header. An empty frame carries
 /// nothing and is refused.
 ///
 /// # Errors
@@ -200,14 +200,14 @@ pub fn client_frame_bytes(header: &[u8; CLIENT_HEADER_BYTES]) -> Result<usize, R
     }
 }
 
-/// Says how many bytes a frame has, from its header.
+/// Computes the bytes of a whole frame from its header.
 pub type FrameBytes<const HEADER: usize> = fn(&[u8; HEADER]) -> Result<usize, Refusal>;
 
 /// Takes a frame's header and body; an error ends the stream.
 pub type EachFrame<'a, const HEADER: usize> = dyn FnMut(&[u8; HEADER], &[u8]) -> Result<(), Refusal> + 'a;
 
-/// Puts frames together. A frame that lies whole in what was read is handed out where it lies; only one that
-/// was cut is copied.
+/// Assembles frames. A frame that lies whole in the received bytes is handed out without a copy; only a
+/// cut frame is copied.
 #[derive(Debug)]
 pub struct Assembler<const HEADER: usize> {
     total: FrameBytes<HEADER>,
@@ -216,22 +216,22 @@ pub struct Assembler<const HEADER: usize> {
 }
 
 impl<const HEADER: usize> Assembler<HEADER> {
-    /// An assembler that keeps at most `keep` bytes of memory while nothing is unfinished.
+    /// Returns an assembler that keeps at most `keep` bytes of memory while no frame is unfinished.
     #[must_use]
     pub fn new(total: FrameBytes<HEADER>, keep: usize) -> Self {
         Self { total, partial: Vec::new(), keep }
     }
 
-    /// Bytes of an unfinished frame that are kept.
+    /// Returns the bytes of the unfinished frame.
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.partial.len()
     }
 
-    /// Takes what was read and hands out every frame that is complete: its header and its body.
+    /// Takes received bytes and hands out every complete frame: its header and its body.
     ///
     /// # Errors
-    /// When a header is refused, or what `each` says. The stream is of no use after that.
+    /// Fails when a header is refused, or the error of `each`. The stream is unusable after that.
     pub fn feed(&mut self, mut bytes: &[u8], each: &mut EachFrame<'_, HEADER>) -> Result<(), Refusal> {
         while !bytes.is_empty() {
             if !self.partial.is_empty() {
@@ -253,7 +253,7 @@ impl<const HEADER: usize> Assembler<HEADER> {
         Ok(())
     }
 
-    /// Adds to the unfinished frame what belongs to it and returns the rest.
+    /// Adds the bytes that belong to the unfinished frame, and returns the rest.
     fn complete<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -290,7 +290,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_whole_however_the_stream_is_cut(
+        fn frames_are_whole_for_every_cut_of_the_stream(
             bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 1..20),
             cuts in proptest::collection::vec(1usize..97, 1..50),
         ) {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oversize_frame_is_refused_by_its_header_and_keeps_nothing() {
+    fn oversize_frame_is_refused_by_its_header_without_memory() {
         let mut assembler = client_assembler();
         let length = u32::try_from(FRAME_BYTES_MAX).unwrap() + 1;
         let mut never = |_: &[u8; 4], _: &[u8]| panic!("no frame is complete");
@@ -322,17 +322,17 @@ mod tests {
     }
 
     #[test]
-    fn a_claimed_length_allocates_only_what_came() {
+    fn claimed_length_allocates_only_received_bytes() {
         let mut assembler = client_assembler();
         let mut bytes = u32::try_from(FRAME_BYTES_MAX).unwrap().to_le_bytes().to_vec();
         bytes.push(1);
         assembler.feed(&bytes, &mut |_, _| Ok(())).unwrap();
         assert_eq!(assembler.unfinished(), 5);
-        assert!(assembler.partial.capacity() <= 64, "grows with what came");
+        assert!(assembler.partial.capacity() <= 64, "the buffer grows with the received bytes");
     }
 
     #[test]
-    fn each_lane_has_its_limit() {
+    fn frame_is_limited_by_its_lane() {
         for lane in Lane::ALL {
             let header = Header { lane, number: 7, frame_type: frame::PROTOCOL };
             let most = lane.frame_bytes_max() - COUNTED_HEADER_BYTES;

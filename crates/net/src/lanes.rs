@@ -1,10 +1,10 @@
-//! The part of a link that survives its connections: three lanes with their sequence numbers, what is kept
-//! for sending again, and what was received.
+//! The part of a link that survives its connections: three lanes with their sequence numbers, the frames kept
+//! for sending again, and the next expected numbers.
 //!
-//! Numbers count the frames of one lane in one direction, from zero, for the whole life of the sender (its
-//! incarnation). The receiver takes each number once and in order. A frame is kept until it is acknowledged;
-//! when too much is kept, the oldest half goes, and if the other side turns out not to have it, both sides
-//! hear [`Loss`]: the sender when it skips the numbers, the receiver when it sees them skipped.
+//! Numbers count the frames of one lane in one direction, from zero, for the whole incarnation of the sender.
+//! The receiver takes each number once and in order. A frame is kept until it is acknowledged. When a lane keeps
+//! too much, its oldest half is dropped. If the other side lacks a dropped frame, both sides receive a
+//! [`Loss`]: the sender when it skips the numbers, the receiver when it sees the gap.
 
 use crate::frame::{HEADER_BYTES, Header, Refusal};
 use quorate_types::limits::{RESEND_BYTES_MAX, RESEND_FRAMES_MAX};
@@ -13,30 +13,30 @@ use quorate_types::{FrameBody, Incarnation, ReplicaId};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// In which direction frames were lost.
+/// The direction of lost frames.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Direction {
-    /// What the peer sent to us.
+    /// From the peer to this replica.
     Incoming,
-    /// What we sent to the peer.
+    /// From this replica to the peer.
     Outgoing,
 }
 
 /// Frames `from..to` of a lane are lost for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loss {
-    /// In which direction.
+    /// The direction.
     pub direction: Direction,
-    /// On which lane.
+    /// The lane.
     pub lane: Lane,
-    /// Number of the first frame that is lost.
+    /// Number of the first lost frame.
     pub from: u64,
-    /// Number of the first frame after the gap; [`u64::MAX`] when nobody knows, because the peer started a
-    /// new life.
+    /// Number of the first frame after the gap; [`u64::MAX`] if it is unknown because the peer started a
+    /// new incarnation.
     pub to: u64,
 }
 
-/// The body is too large for its lane: no peer would take it. Always the caller's own mistake.
+/// The body is too large for its lane: every peer would refuse it. This is always a mistake of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a frame of {bytes} bytes does not fit on lane {lane:?}")]
 pub struct Oversize {
@@ -46,7 +46,7 @@ pub struct Oversize {
     pub bytes: usize,
 }
 
-/// How much a lane keeps for sending again.
+/// The limits of the frames that a lane keeps for sending again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResendLimits {
     /// Bytes at most.
@@ -61,6 +61,7 @@ impl Default for ResendLimits {
     }
 }
 
+/// A frame that is kept until it is acknowledged.
 #[derive(Debug)]
 struct Kept {
     header: [u8; HEADER_BYTES],
@@ -74,7 +75,7 @@ struct Outgoing {
     /// Frames `first..first + kept.len()`, without a gap.
     kept: VecDeque<Kept>,
     first: u64,
-    /// Number of the next frame that this connection sends; below `first` when frames in between are gone.
+    /// Number of the next frame that this connection sends; below `first` if frames in between were dropped.
     cursor: u64,
     bytes: usize,
 }
@@ -97,13 +98,13 @@ impl Outgoing {
         }
     }
 
-    /// How many of the kept frames this connection has sent.
+    /// Returns the number of kept frames that this connection has sent.
     fn sent(&self) -> usize {
         usize::try_from(self.cursor.saturating_sub(self.first)).unwrap_or(usize::MAX)
     }
 }
 
-/// What a call to [`Lanes::gather`] collected.
+/// The frames that a call to [`Lanes::gather`] collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) slices: usize,
@@ -117,7 +118,7 @@ pub(crate) struct Lanes {
     limits: ResendLimits,
     out: [Outgoing; 3],
     expected: [u64; 3],
-    /// The life of the peer that `expected` counts; zero before the first.
+    /// The incarnation of the peer whose frames `expected` counts; zero before its first hello.
     heard: Incarnation,
 }
 
@@ -157,17 +158,17 @@ impl Lanes {
         self.heard
     }
 
-    /// Number of the next frame that this connection sends on a lane.
+    /// Returns the number of the next frame that this connection sends on a lane.
     pub(crate) fn cursor(&self, lane: Lane) -> u64 {
         self.out(lane).cursor
     }
 
-    /// The next numbers expected: what hello and acknowledgements say.
+    /// Returns the next expected numbers, for hellos and acknowledgements.
     pub(crate) fn expected(&self) -> [u64; 3] {
         self.expected
     }
 
-    /// Bytes kept, and those of them that this connection has not sent.
+    /// Returns the kept bytes, and those of them that this connection has not sent.
     pub(crate) fn backlog(&self) -> (usize, usize) {
         self.out.iter().fold((0, 0), |(kept, unsent), lane| {
             let sent: usize = lane.kept.iter().take(lane.sent()).map(|frame| frame.bytes).sum();
@@ -175,8 +176,8 @@ impl Lanes {
         })
     }
 
-    /// Puts a frame into its lane, and drops the oldest half of what the lane keeps if that is too much:
-    /// half, so that a peer that stays away is reported lost once in a while and not with every frame.
+    /// Appends a frame to its lane. If the lane keeps too much, its oldest half is dropped: half, so that the frames for an
+    /// absent peer are reported lost once in a while and not one by one.
     pub(crate) fn push(&mut self, lane: Lane, frame_type: u8, body: FrameBody) -> Result<(), Oversize> {
         let bytes = body.len();
         let limits = self.limits;
@@ -199,7 +200,7 @@ impl Lanes {
         self.out.iter().any(|lane| lane.cursor < lane.next())
     }
 
-    /// Steps over frames that were dropped before this connection sent them, and reports them lost.
+    /// Skips frames that were dropped before this connection sent them, and reports them lost.
     pub(crate) fn skip_gaps(&mut self, lost: &mut Vec<Loss>) {
         for (lane, out) in Lane::ALL.into_iter().zip(&mut self.out) {
             if out.cursor < out.first {
@@ -210,7 +211,7 @@ impl Lanes {
     }
 
     /// Collects frames that this connection has not sent, lane by lane, until `slices` is full or `limit`
-    /// bytes are reached: at least one frame if there is one. Gaps must have been stepped over.
+    /// bytes are reached: at least one frame if there is one. The caller must have skipped gaps.
     pub(crate) fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>], limit: usize) -> Gathered {
         let mut gathered = Gathered::default();
         let mut free = slices.iter_mut();
@@ -231,7 +232,7 @@ impl Lanes {
         gathered
     }
 
-    /// Marks what was gathered as sent on this connection.
+    /// Marks the gathered frames as sent on this connection.
     pub(crate) fn sent(&mut self, gathered: &Gathered) {
         for (lane, count) in self.out.iter_mut().zip(gathered.frames) {
             lane.cursor = lane.cursor.saturating_add(count);
@@ -249,7 +250,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Takes the number of a frame that came, before the frame is handed out; the gap before it, if there is
+    /// Takes the number of a received frame, before the frame is handed out. Returns the gap before it, if there is
     /// one.
     pub(crate) fn accept(&mut self, lane: Lane, number: u64) -> Result<Option<Loss>, Refusal> {
         let gap = self.announced(lane, number)?;
@@ -257,7 +258,7 @@ impl Lanes {
         Ok(gap)
     }
 
-    /// The peer goes on with this number; the gap before it, if there is one.
+    /// Notes that the peer continues with this number. Returns the gap before it, if there is one.
     pub(crate) fn announced(&mut self, lane: Lane, number: u64) -> Result<Option<Loss>, Refusal> {
         let expected = self.expected_mut(lane);
         let from = *expected;
@@ -268,23 +269,23 @@ impl Lanes {
         Ok((number > from).then_some(Loss { direction: Direction::Incoming, lane, from, to: number }))
     }
 
-    /// Begins a connection: goes on where the peer says that it stopped hearing us, and reports what is lost.
-    /// When the peer started a new life, what was kept for the old one is dropped: it was addressed to
-    /// somebody who is gone. A hello that is refused changes nothing. Returns the lanes on which the peer
-    /// would not see a gap by itself, because no frame follows it.
+    /// Begins a connection: continues at the numbers that the peer expects, and reports losses.
+    ///
+    /// When the peer started a new incarnation, the frames kept for the old one are dropped: their addressee is gone. A refused
+    /// hello changes nothing. Returns the lanes on which the peer would not see a gap by itself, because no frame follows it.
     pub(crate) fn resume(
         &mut self,
         me: Incarnation,
         hello: &PeerHello,
         lost: &mut Vec<Loss>,
     ) -> Result<[bool; 3], Refusal> {
-        let knows_me = hello.heard == me;
+        let knows_me = hello.peer_incarnation == me;
         if knows_me && self.out.iter().zip(hello.next).any(|(lane, next)| next > lane.next()) {
             return Err(Refusal::NeverSent);
         }
-        let new_life = self.heard != Incarnation::ZERO && self.heard != hello.incarnation;
-        if new_life {
-            self.forget_old_life(lost);
+        let new_incarnation = self.heard != Incarnation::ZERO && self.heard != hello.incarnation;
+        if new_incarnation {
+            self.forget_old_incarnation(lost);
         }
         self.heard = hello.incarnation;
         let mut announce = [false; 3];
@@ -292,14 +293,14 @@ impl Lanes {
             let expects = if knows_me { next } else { 0 };
             lane.drop_below(expects);
             *announce = expects < lane.first && lane.kept.is_empty();
-            // What went to the old life was reported when it was forgotten.
-            lane.cursor = if new_life { lane.first } else { expects };
+            // Frames for the old incarnation were reported when they were dropped.
+            lane.cursor = if new_incarnation { lane.first } else { expects };
         }
         self.skip_gaps(lost);
         Ok(announce)
     }
 
-    fn forget_old_life(&mut self, lost: &mut Vec<Loss>) {
+    fn forget_old_incarnation(&mut self, lost: &mut Vec<Loss>) {
         let lanes = Lane::ALL.into_iter().zip(&mut self.out).zip(&mut self.expected);
         for ((lane, out), expected) in lanes {
             lost.push(Loss { direction: Direction::Incoming, lane, from: *expected, to: u64::MAX });
@@ -314,7 +315,7 @@ impl Lanes {
     }
 }
 
-/// What a hello must agree on, and who it must come from.
+/// Checks that a hello agrees with this side, and that it comes from `peer`.
 pub(crate) fn check_hello(ours: &PeerHello, theirs: &PeerHello, peer: ReplicaId) -> Result<(), Refusal> {
     if theirs.cluster != ours.cluster {
         Err(Refusal::OtherCluster)

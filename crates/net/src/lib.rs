@@ -1,18 +1,18 @@
 //! # quorate-net
 //!
-//! Networking among known peers: links that lose nothing across reconnects without saying so, a reactor that
+//! Networking among known peers: links that report every loss across reconnects, a reactor that
 //! drives them over TCP and TLS 1.3 on the caller's own thread, and a [`mesh`] for programs that want only
 //! this.
 //!
-//! * [`link`]: sequence numbers, acknowledgements, resume. Pure: no socket, no clock. The frame layout is
-//!   written there.
-//! * [`session`]: what lies between a socket and plain text.
-//! * [`tls`]: configurations that accept exactly one Ed25519 key and look at nothing else.
+//! * [`link`]: sequence numbers, acknowledgements, resume. Pure: no socket, no clock. Its documentation has the
+//!   frame layout.
+//! * [`session`]: the layer between a socket and plain text.
+//! * [`tls`]: configurations that accept exactly the expected Ed25519 keys and check nothing else.
 //! * [`reactor`]: sockets, reconnects, limits; the one place that sleeps. It starts no thread.
 //! * [`mesh`]: the same behind a channel, on a thread of its own.
 //!
-//! This crate does not know what a vote is. Handlers do not run while a connection is read: the reactor hands
-//! events to a sink, and what they cause is queued afterwards and leaves with the next flush.
+//! This crate does not know what a vote is. Handlers do not run while a connection is read: the reactor passes
+//! events to a sink. The caller queues its answers afterwards, and they leave with the next flush.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 

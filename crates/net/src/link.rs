@@ -1,15 +1,15 @@
 //! The link to one peer, without sockets: plain-text bytes in, frames out, and back.
 //!
 //! A link lives as long as its replica. Connections come and go beneath it: each begins with a hello from
-//! both sides, which must agree, and goes on where the last one stopped. What a link promises, per lane:
-//! frames come out in the order in which they went in, each at most once, and if one cannot come any more
-//! both sides hear [`LinkEvent::Lost`]. It does not encrypt (the session beneath it does), does not know what
+//! both sides, which must agree, and continues at the end of the last one. A link promises for each lane that
+//! frames come out in the order in which they went in, each at most once. If a frame is lost for good,
+//! both sides receive [`LinkEvent::Lost`]. A link does not encrypt (the session beneath it does), does not know what
 //! a vote is, reads no clock and draws no random number.
 //!
 //! # Layout
 //! All integers are little-endian.
 //! ```text
-//! frame = length u32 | lane u8 | number u64 | type u8 | body        length counts what follows it
+//! frame = length u32 | lane u8 | number u64 | type u8 | body        length counts the bytes after it
 //!
 //! type 1..4  data: numbered per lane and direction 0, 1, 2 … during one incarnation of the sender
 //! type 5     ACK    number: the next one that the sender will use on this lane; body: 3 x u64, the next number
@@ -17,15 +17,14 @@
 //! type 6     HELLO  lane 0, number 0; body: types::wire::PeerHello; the first frame in both directions
 //! type 7     CLOSE  lane 0, number 0; body: the reason as UTF-8, at most 256 bytes; the last frame
 //! ```
-//! * The higher id dials and says its hello first; the other side answers with its own, or with CLOSE. Before
+//! * The higher id dials and sends its hello first; the other side answers with its own, or with CLOSE. Before
 //!   the answer the dialler sends nothing else.
-//! * `PeerHello::next` counts frames of the incarnation `heard`. When that is not the receiver's own, nothing
-//!   of this life was heard. Sending goes on at `next`, or at the first frame that is still kept.
-//! * A number above the expected one: what lies between is lost. A number below it closes the connection. Where
-//!   no frame follows a gap, an ACK on that lane shows it.
-//! * An ACK rides in front of the next data; it follows alone after 20 ms, or at once after 1 MiB. It is
-//!   never answered.
-//! * Data types that the receiver does not know are the business of who uses the link.
+//! * `PeerHello::next` counts frames of the incarnation `peer_incarnation`. If that is not the receiver's own incarnation, the sender
+//!   has received nothing of it. Sending continues at `next`, or at the first frame that is still kept.
+//! * A number above the expected one means that the frames between are lost. A number below it closes the connection. If
+//!   no frame follows a gap, an ACK on that lane shows the gap.
+//! * An ACK precedes the next data, or follows alone: after 20 ms, or at once after 1 MiB. It has no answer.
+//! * The link passes data of unknown types to its user.
 
 use crate::frame::{
     self, Assembler, HEADER_BYTES, Header, Refusal, peer_frame_bytes, put_close, put_control, put_frame,
@@ -36,52 +35,51 @@ use quorate_types::wire::{Lane, PeerHello, VERSION, frame as kind};
 use quorate_types::{ClusterId, Epoch, FrameBody, Incarnation, ProtocolId, Reader, ReplicaId, Time, Wire};
 use std::io::IoSlice;
 
-/// Who this end of all its links is. The other end must agree on cluster, epoch and protocol.
+/// The identity of this end of all its links. The other end must agree on cluster, epoch and protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// Which cluster.
+    /// The cluster.
     pub cluster: ClusterId,
-    /// Which committee.
+    /// The committee.
     pub epoch: Epoch,
-    /// Which protocol.
+    /// The protocol.
     pub protocol: ProtocolId,
-    /// Who we are.
+    /// The id of this replica.
     pub me: ReplicaId,
-    /// Our incarnation: not zero, and never used before by this replica. Peers tell our lives apart by it.
+    /// The incarnation of this replica: not zero, and never used before. Peers distinguish incarnations by it.
     pub incarnation: Incarnation,
 }
 
-/// What a link says to who uses it.
+/// A report of a link to its user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkEvent<'a> {
     /// Both hellos agree; frames flow.
     Up,
     /// A frame.
     Frame {
-        /// On which lane.
+        /// The lane.
         lane: Lane,
-        /// Its type, as `types::wire::frame` lists them.
+        /// The type, one of `types::wire::frame`.
         frame_type: u8,
-        /// Its body, in the buffer that was read: copy what outlives the call.
+        /// The body, in the caller's buffer: copy a body that has to outlive the call.
         body: &'a [u8],
     },
     /// Frames were lost for good.
     Lost(Loss),
-    /// The other side closes the connection and says why. The words are its own: at most 256 bytes, but
-    /// otherwise whatever it likes.
+    /// The other side closes the connection and sends the reason. It chooses the text freely, up to 256 bytes.
     Closed {
         /// The reason.
         reason: &'a [u8],
     },
 }
 
-/// An acknowledgement that found nothing to ride on follows after this time.
+/// The delay after which an acknowledgement leaves alone, if no data leaves before.
 pub const ACK_DELAY_NS: u64 = 20_000_000;
 
-/// An acknowledgement goes at once after so many bytes, so that the sender need not keep more.
+/// Received bytes after which an acknowledgement leaves at once, so that the sender need not keep more.
 const ACK_AFTER_BYTES: usize = 1 << 20;
 
-/// Memory that an idle link keeps for putting frames together.
+/// Memory that an idle link keeps for assembling frames.
 const ASSEMBLER_KEEP_BYTES: usize = 1 << 20;
 
 /// Pieces handed out in one call at most.
@@ -91,20 +89,20 @@ const SLICES: usize = 256;
 enum Phase {
     /// No connection.
     Down,
-    /// Connected; the hello of the other side is missing. `deadline`: when that becomes its fault.
+    /// Connected; the hello of the other side is missing. It is late from `deadline` on.
     Greeting { deadline: Time },
     /// Frames flow.
     Up,
 }
 
-/// The link to one peer. See the module's words.
+/// The link to one peer. The module's documentation describes it.
 #[derive(Debug)]
 pub struct Link {
     core: Core,
     assembler: Assembler<HEADER_BYTES>,
 }
 
-/// All but the assembler, so that a frame that lies in the assembler can be handed to it.
+/// Everything but the assembler, so that a frame inside the assembler can be passed to it.
 #[derive(Debug)]
 struct Core {
     identity: Identity,
@@ -112,23 +110,25 @@ struct Core {
     phase: Phase,
     dialled: bool,
     lanes: Lanes,
-    /// Frames that only this connection knows: hello, acknowledgement, close.
+    /// Frames of this connection alone: hello, acknowledgement, close.
     control: Vec<u8>,
     acknowledge: Acknowledge,
     lost: Vec<Loss>,
 }
 
-/// What is owed to the peer.
+/// The acknowledgement that is owed to the peer.
 #[derive(Debug, Default)]
 struct Acknowledge {
-    /// When the acknowledgement goes alone; `None` when nothing is owed.
+    /// The time at which the acknowledgement leaves alone; `None` if none is owed.
     due: Option<Time>,
+    /// Whether the acknowledgement leaves with the next write.
     now: bool,
+    /// Received bytes that are not acknowledged.
     bytes: usize,
 }
 
 impl Link {
-    /// A link that has no connection yet. Frames can be sent from now on and wait for the first one.
+    /// Returns a link without a connection. Frames can be sent at once; they wait for the first connection.
     #[must_use]
     pub fn new(identity: Identity, peer: ReplicaId, limits: ResendLimits) -> Self {
         Self {
@@ -152,13 +152,13 @@ impl Link {
         me > peer
     }
 
-    /// The peer.
+    /// Returns the peer.
     #[must_use]
     pub fn peer(&self) -> ReplicaId {
         self.core.peer
     }
 
-    /// The life of the peer that we know; zero before its first hello.
+    /// Returns the last known incarnation of the peer; zero before its first hello.
     #[must_use]
     pub fn heard(&self) -> Incarnation {
         self.core.lanes.heard()
@@ -170,21 +170,21 @@ impl Link {
         self.core.phase == Phase::Up
     }
 
-    /// Bytes kept for sending again, and those of them that wait to be sent.
+    /// Returns the bytes kept for sending again, and those of them that wait to be sent.
     #[must_use]
     pub fn backlog(&self) -> (usize, usize) {
         self.core.lanes.backlog()
     }
 
-    /// A connection that this end dialled is there: the hello can be written.
+    /// Begins a connection that this end dialled: the hello can be written.
     pub fn connect(&mut self, now: Time) {
         self.begin(now);
         self.core.dialled = true;
         self.core.put_hello();
     }
 
-    /// A connection that the other end dialled is there: its hello comes first. Use [`Link::accept_hello`]
-    /// instead where who dialled becomes known by the hello only.
+    /// Begins a connection that the other end dialled: its hello comes first. Use [`Link::accept_hello`]
+    /// instead if only the hello reveals the dialling replica.
     pub fn accept(&mut self, now: Time) {
         self.begin(now);
     }
@@ -194,11 +194,11 @@ impl Link {
         self.core.phase = Phase::Greeting { deadline: now.plus(HANDSHAKE_NS_MAX) };
     }
 
-    /// A connection that the other end dialled is there, and its hello has been read (see [`Greeter`]). It
-    /// takes the place of an older connection; when the hello is refused, the older one stays.
+    /// Begins a connection that the other end dialled and whose hello has been read (see [`Greeter`]). The connection
+    /// replaces an older one; if the hello is refused, the older one stays.
     ///
     /// # Errors
-    /// Why the hello is refused.
+    /// The reason why the hello is refused.
     pub fn accept_hello(
         &mut self,
         hello: &PeerHello,
@@ -211,8 +211,8 @@ impl Link {
         Ok(())
     }
 
-    /// The connection is gone. What was sent and is not acknowledged will be sent again on the next one,
-    /// unless its hello says that it arrived.
+    /// Ends the connection. Frames that were sent and not acknowledged are sent again on the next connection,
+    /// unless its hello shows that they arrived.
     pub fn disconnect(&mut self) {
         self.core.phase = Phase::Down;
         self.core.dialled = false;
@@ -221,19 +221,19 @@ impl Link {
         self.assembler = Assembler::new(peer_frame_bytes, ASSEMBLER_KEEP_BYTES);
     }
 
-    /// Queues a frame. It goes when there is a connection, in the order of its
-    /// lane. When the lane keeps too much already, its oldest half is dropped and reported lost later.
+    /// Queues a frame. The frame leaves when there is a connection, in the order of its
+    /// lane. If the lane keeps too much already, its oldest half is dropped and reported lost later.
     ///
     /// # Errors
-    /// When no peer would take the frame because it is too large.
+    /// Fails when the frame exceeds the limit of its lane.
     pub fn send(&mut self, lane: Lane, frame_type: u8, body: FrameBody) -> Result<(), Oversize> {
         self.core.lanes.push(lane, frame_type, body)
     }
 
-    /// Takes what was read from the connection, cut anywhere, and hands out what it means.
+    /// Takes bytes of the connection, cut anywhere, and hands out the events in them.
     ///
     /// # Errors
-    /// Why the connection must be closed: write [`Link::close`] and drop it. Nothing more can be read from
+    /// The reason why the connection must be closed: write [`Link::close`] and drop it. Nothing more can be read from
     /// it. After [`Refusal::Closed`] there is nothing to write either.
     pub fn read(
         &mut self,
@@ -245,7 +245,7 @@ impl Link {
         self.assembler.feed(bytes, &mut |header, body| core.frame(now, header, body, sink))
     }
 
-    /// Whether there is something to write.
+    /// Whether the link has bytes to write.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         let core = &self.core;
@@ -253,8 +253,8 @@ impl Link {
             || (core.phase == Phase::Up && (core.acknowledge.now || core.lanes.has_unsent()))
     }
 
-    /// Hands what is to be written to `take`, which takes it all, in as many calls as it needs: about `limit`
-    /// bytes, more only to finish a frame. Returns how many.
+    /// Passes bytes to `take`, which takes them all, in as many calls as needed: about `limit`
+    /// bytes, more only to finish a frame. Returns their number.
     pub fn transmit(&mut self, limit: usize, take: &mut dyn FnMut(&[IoSlice<'_>])) -> usize {
         let core = &mut self.core;
         let mut written = 0usize;
@@ -290,7 +290,7 @@ impl Link {
         }
     }
 
-    /// Appends all that is to be written.
+    /// Appends all bytes that the link has to write.
     pub fn write(&mut self, out: &mut Vec<u8>) {
         self.transmit(usize::MAX, &mut |slices| {
             for slice in slices {
@@ -299,12 +299,12 @@ impl Link {
         });
     }
 
-    /// Appends the frame that tells the other side why the connection is being closed.
+    /// Appends the frame that gives the other side the reason why the connection is being closed.
     pub fn close(reason: &str, out: &mut Vec<u8>) {
         put_close(out, reason);
     }
 
-    /// When [`Link::tick`] wants to be called.
+    /// Returns the time of the next necessary call to [`Link::tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         match self.core.phase {
@@ -315,10 +315,10 @@ impl Link {
         }
     }
 
-    /// Notices what is due: an acknowledgement becomes ready to be written.
+    /// Does due work: an acknowledgement becomes ready to be written.
     ///
     /// # Errors
-    /// Why the connection must be closed: the hello of the other side is late.
+    /// The reason why the connection must be closed: the hello of the other side is late.
     pub fn tick(&mut self, now: Time) -> Result<(), Refusal> {
         match self.core.phase {
             Phase::Greeting { deadline } if now >= deadline => Err(Refusal::TooSlow),
@@ -330,14 +330,14 @@ impl Link {
         }
     }
 
-    /// Hands out losses that were noticed while writing.
+    /// Hands out the losses that were noticed while writing.
     pub fn losses(&mut self, sink: &mut dyn FnMut(LinkEvent<'_>)) {
         for loss in self.core.lost.drain(..) {
             sink(LinkEvent::Lost(loss));
         }
     }
 
-    /// Whether [`Link::losses`] has something to say.
+    /// Whether [`Link::losses`] has a loss to hand out.
     #[must_use]
     pub fn has_losses(&self) -> bool {
         !self.core.lost.is_empty()
@@ -353,7 +353,7 @@ impl Core {
             protocol: self.identity.protocol,
             id: self.identity.me,
             incarnation: self.identity.incarnation,
-            heard: self.lanes.heard(),
+            peer_incarnation: self.lanes.heard(),
             next: self.lanes.expected(),
         }
     }
@@ -373,8 +373,8 @@ impl Core {
         self.acknowledge = Acknowledge::default();
     }
 
-    /// Both hellos agree. The side that was dialled answers only now: its hello must count what the older
-    /// connection brought.
+    /// Brings the link up: both hellos agree. The side that was dialled answers only now, because its hello must count the
+    /// frames of the older connection.
     fn up(&mut self, announce: [bool; 3], sink: &mut dyn FnMut(LinkEvent<'_>)) {
         if !self.dialled {
             self.put_hello();
@@ -445,7 +445,7 @@ fn decode_ack(body: &[u8]) -> Result<[u64; 3], Refusal> {
     Ok([next()?, next()?, next()?])
 }
 
-/// Reads the version first: all that follows it may look different in another one.
+/// Decodes a hello. The version comes first, because another version may have another format.
 fn decode_hello(body: &[u8]) -> Result<PeerHello, Refusal> {
     let version = Reader::new(body).u16().map_err(|_| Refusal::BadHello)?;
     if version != VERSION {
@@ -454,7 +454,7 @@ fn decode_hello(body: &[u8]) -> Result<PeerHello, Refusal> {
     PeerHello::from_bytes(body).map_err(|_| Refusal::BadHello)
 }
 
-/// Reads the hello of a connection of which it is not known yet to which link it belongs.
+/// Reads the hello of a connection whose link is not known yet.
 #[derive(Debug)]
 pub struct Greeter {
     assembler: Assembler<HEADER_BYTES>,
@@ -468,10 +468,10 @@ impl Default for Greeter {
 }
 
 impl Greeter {
-    /// Takes what was read, cut anywhere.
+    /// Takes received bytes, cut anywhere.
     ///
     /// # Errors
-    /// When it is not one well-formed hello of this version and nothing else.
+    /// Fails when the bytes are anything but one well-formed hello of this version.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let hello = &mut self.hello;
         self.assembler.feed(bytes, &mut |header, body| {
@@ -484,14 +484,14 @@ impl Greeter {
         })
     }
 
-    /// The hello, once it is complete.
+    /// Returns the hello, once it is complete.
     #[must_use]
     pub fn hello(&self) -> Option<&PeerHello> {
         self.hello.as_ref()
     }
 }
 
-/// A stranger's first frame must be a hello: anything else is refused by its header.
+/// Returns the bytes of a first frame. It must be a hello: the header of any other frame is refused.
 fn greeting_bytes(header: &[u8; HEADER_BYTES]) -> Result<usize, Refusal> {
     match Header::decode(header)? {
         (header, total) if header.frame_type == kind::HELLO => Ok(total),

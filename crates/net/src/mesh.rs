@@ -1,9 +1,9 @@
-//! The network alone, for programs that want nothing else of Quorate: messages to known peers through
+//! The network alone, for programs that need nothing else of Quorate: messages to known peers through
 //! channels, on a thread of its own.
 //!
-//! The same links as a replica's: lossless and ordered per peer and lane across reconnects, or both sides hear
-//! [`Event::Lost`]. Every queue is bounded: [`Sender::send`] says [`NotSent::Full`], and a receiver that does
-//! not keep up slows the peers down, because nothing more is read for it.
+//! The links are those of a replica: lossless and ordered per peer and lane across reconnects, or both sides receive
+//! [`Event::Lost`]. Every queue is bounded: [`Sender::send`] returns [`NotSent::Full`]. A slow receiver
+//! slows the peers down, because the thread reads nothing more for it.
 //!
 //! ```
 //! use quorate_net::mesh::{self, Event, Mesh, To};
@@ -59,113 +59,116 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Messages that wait for the thread of the mesh at most.
+/// Messages that wait for the thread of the mesh, at most.
 const SEND_QUEUE_MAX: usize = 4_096;
 /// Bytes of these messages at most.
 const SEND_QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Events that wait for the receiver at most.
+/// Events that wait for the receiver, at most.
 const RECEIVE_QUEUE_MAX: usize = 4_096;
 /// Bytes read in one pass.
 const PASS_BYTES: usize = 1 << 20;
 
-/// To whom a message goes. Never to oneself.
+/// The receivers of a message. The sender itself is never one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum To {
-    /// Everybody else.
+    /// All other members.
     All,
-    /// One.
+    /// One member.
     One(ReplicaId),
-    /// Some.
+    /// A set of members.
     Some(ReplicaSet),
 }
 
-/// What a mesh tells.
+/// A report of a mesh to its receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event<M> {
     /// A message.
     Message {
-        /// Who sent it.
+        /// The sender.
         from: ReplicaId,
-        /// On which lane.
+        /// The lane.
         lane: Lane,
         /// The message.
         message: M,
     },
     /// A peer is connected.
     Up(ReplicaId),
-    /// A peer is not connected any more. What is sent waits.
+    /// A peer is no longer connected. Messages for it wait.
     Down(ReplicaId),
     /// Messages are lost for good: see [`reactor::Event::Lost`].
     Lost {
-        /// Whose link.
+        /// The peer of the link.
         peer: ReplicaId,
-        /// From the peer, or to it.
+        /// The direction: from the peer, or to it.
         direction: Direction,
-        /// On which lane.
+        /// The lane.
         lane: Lane,
-        /// Number of the first message that is lost.
+        /// Number of the first lost message.
         from: u64,
         /// Number of the first message after the gap, or [`u64::MAX`].
         to: u64,
     },
-    /// A peer sent what is not a message.
+    /// A peer sent bytes that are no message.
     Malformed {
-        /// Who sent it.
+        /// The sender.
         from: ReplicaId,
-        /// What is wrong with it.
+        /// The error in them.
         why: DecodeError,
     },
     /// A connection was refused, by us or by the replica: see [`reactor::Event::Refused`] and
     /// [`reactor::Event::Closed`].
     Refused {
-        /// Whose connection.
+        /// The other side.
         who: Who,
         /// The reason.
         reason: String,
     },
 }
 
-/// Why a message was not sent.
+/// The reason why a message was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotSent {
-    /// Too much waits already.
-    #[error("too much waits already")]
+    /// The queue of the mesh is full.
+    #[error("the queue of the mesh is full")]
     Full,
     /// The mesh has ended.
     #[error("the mesh has ended")]
     Ended,
-    /// No peer would take so large a message.
+    /// The message exceeds the limit of its lane.
     #[error(transparent)]
     Oversize(#[from] Oversize),
 }
 
+/// A message on its way to the thread.
 struct Order {
     to: To,
     lane: Lane,
     body: Bytes,
 }
 
-/// What the handles and the thread share.
+/// The state that the handles and the thread share.
 struct Shared {
     waker: Arc<Waker>,
-    /// The thread sleeps, or is about to and will look at `orders` once more.
+    /// Whether the thread sleeps, or is about to sleep after one more look at `orders`.
     asleep: AtomicBool,
+    /// Messages that wait for the thread.
     orders: AtomicUsize,
+    /// Bytes of these messages.
     bytes: AtomicUsize,
-    /// The receiver is gone: nobody wants to hear anything.
+    /// Whether the receiver is gone.
     deaf: AtomicBool,
 }
 
 impl Shared {
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            // A waker fails only when its poll is gone, and then there is nobody to wake.
+            // A waker fails only when its poll is gone, and then there is no thread to wake.
             let _ = self.waker.wake();
         }
     }
 }
 
-/// Wakes the thread when a handle is dropped, so that it notices.
+/// Wakes the thread when it is dropped, so that the thread notices the end of the handle.
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
@@ -191,8 +194,8 @@ pub struct Receiver<M> {
     shared: Handle,
 }
 
-/// Who a program is in its own mesh: `name` is what all peers must agree on. Its incarnation is the time of the
-/// machine's clock, so that a program that starts again is a new life.
+/// Returns the identity of a program in its own mesh; all peers must agree on `name`. The incarnation is the time of the
+/// machine's clock, so that each start of the program is a new incarnation.
 #[must_use]
 pub fn identity(name: ProtocolId, me: ReplicaId) -> Identity {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -246,11 +249,11 @@ impl<M> Clone for Sender<M> {
 }
 
 impl<M: Wire> Sender<M> {
-    /// Queues a message. It is encoded once, whoever it goes to, and waits for peers that are not connected.
-    /// Never blocks.
+    /// Queues a message. The message is encoded once for all its receivers, and waits for peers that are not connected.
+    /// This call never blocks.
     ///
     /// # Errors
-    /// When it was not queued.
+    /// Fails when it was not queued.
     pub fn send(&self, to: To, lane: Lane, message: &M) -> Result<(), NotSent> {
         let body = Bytes::from(message.to_bytes());
         let bytes = body.len();
@@ -283,19 +286,19 @@ impl<M: Wire> Sender<M> {
 }
 
 impl<M> Receiver<M> {
-    /// The next event; waits for it. `None` when the mesh has ended.
+    /// Waits for the next event; `None` if the mesh has ended.
     #[must_use]
     pub fn recv(&self) -> Option<Event<M>> {
         self.events.recv().ok()
     }
 
-    /// The next event; `None` when none comes in time, or the mesh has ended.
+    /// Waits for the next event; `None` if none arrives in time, or the mesh has ended.
     #[must_use]
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Event<M>> {
         self.events.recv_timeout(timeout).ok()
     }
 
-    /// The next event if one is there.
+    /// Returns the next event if one has arrived.
     #[must_use]
     pub fn try_recv(&self) -> Option<Event<M>> {
         self.events.try_recv().ok()
@@ -329,12 +332,12 @@ impl<M: Wire> Thread<M> {
             }
             self.reactor.flush(now);
             if let Err(fault) = self.sleep(now) {
-                tracing::error!(%fault, "the mesh ends");
+                tracing::error!(%fault, "the mesh ends because its reactor fails");
                 return;
             }
             let (now, events) = (self.now(), &self.events);
             self.reactor.read_ready(now, PASS_BYTES, &mut |event| {
-                // Waits while the receiver does not keep up. One that is gone is noticed by the loop.
+                // Waits while the receiver is slow. The loop notices a receiver that is gone.
                 if let Some(event) = translate(&event) {
                     let _ = events.send(event);
                 }
@@ -356,7 +359,7 @@ impl<M: Wire> Thread<M> {
         waited
     }
 
-    /// Queues what the senders want sent; false when all senders are gone.
+    /// Queues the messages of the senders on their links; false if all senders are gone.
     fn take_orders(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
@@ -364,7 +367,7 @@ impl<M: Wire> Thread<M> {
                     self.shared.orders.fetch_sub(1, Ordering::SeqCst);
                     self.shared.bytes.fetch_sub(order.body.len(), Ordering::SeqCst);
                     if let Err(oversize) = self.send(&order) {
-                        tracing::error!(%oversize, "a message was not sent");
+                        tracing::error!(%oversize, "a message exceeds the limit of its lane and was not sent");
                     }
                 }
                 Err(mpsc::TryRecvError::Empty) => return true,

@@ -1,40 +1,52 @@
 //! The reactor: all sockets of a node, driven by the loop that owns it.
 //!
-//! It starts no thread. Each pass of the loop calls [`Reactor::wait`], [`Reactor::read_ready`] and
-//! [`Reactor::flush`]; only the first one sleeps. While a connection is read nothing is sent: the sink collects
-//! events, and what they cause is queued afterwards and leaves with the next flush, many frames in one write.
+//! The reactor starts no thread. Each pass of the loop calls [`Reactor::wait`], [`Reactor::read_ready`] and
+//! [`Reactor::flush`]; only `wait` sleeps. Nothing is sent while a connection is read: the sink collects
+//! events, the caller queues its answers afterwards, and they leave with the next flush, many frames in one write.
 //!
-//! Everything that a stranger can make grow is bounded: connections, half-open handshakes, unfinished frames,
-//! replies that are not read. Beyond a bound a connection is closed with the reason, and nobody else notices.
+//! Everything that a stranger can make grow has a bound: connections, half-open handshakes, unfinished frames,
+//! unread replies. Beyond a bound the reactor closes a connection with the reason, and no other connection notices.
 //!
-//! What is drained: a read that did not fill the buffer emptied its socket as of that moment. Who needs to
-//! have handled *everything* that arrived by some time (the tie rule of timers) takes the time, then calls
-//! [`Reactor::wait`] with a zero timeout, then reads until [`Reactor::read_ready`] says that it is drained.
+//! A read that did not fill the buffer emptied its socket as of that moment. A caller may need to
+//! have handled *everything* that arrived by some time (the tie rule of timers). It takes the time, then calls
+//! [`Reactor::wait`] with a zero timeout, then reads until [`Reactor::read_ready`] returns that nothing is left.
+//!
+//! A file of this folder imports only earlier ones of this list: `event`, `config`, `client`, `socket`, `entrance`, `queues`,
+//! `peer`. The files `peers` and `clients` are the exception: they extend [`Reactor`] by its two kinds of connections, so they
+//! import it from this file, and its methods call theirs.
 
 #![allow(clippy::disallowed_types, reason = "this is where sockets live")]
 
+mod client;
 mod clients;
 mod config;
+mod entrance;
+mod event;
+mod peer;
 mod peers;
+mod queues;
 mod socket;
 
-pub use config::{
-    ConnId, Event, NetConfig, NetFault, PeerConfig, PeerStatus, Security, SendError, Who, bind,
-};
+pub use config::{NetConfig, NetFault, PeerConfig, Security, bind};
+pub use event::{ConnId, Event, SendError, Who};
+pub use peer::PeerStatus;
 
 use crate::frame::Refusal;
 use crate::lanes::{Loss, Oversize};
 use crate::session::Session;
 use crate::tls;
+use client::ClientTotals;
+use config::LINGERING_MAX;
+use entrance::{Entrance, Listener};
 use mio::{Events, Poll, Token, Waker};
-use peers::Peer;
+use peer::Peer;
+use queues::{FlushQueue, ReadQueue};
 use quorate_types::ledger::Ledger;
 use quorate_types::limits::BUNDLE_OVERHEAD_BYTES;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
 use quorate_types::{FrameBody, ReplicaId, ReplicaSet, Time};
-use rustls::ServerConfig;
-use socket::{Key, Listener, Role, Socket, Table};
+use socket::{Role, Socket, SocketKey, SocketTable};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
@@ -47,78 +59,64 @@ const CLIENTS: Token = Token(2);
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 256 << 10;
-/// What is read from clients in one pass at most, in bytes with [`BUNDLE_OVERHEAD_BYTES`] for each message. More than
-/// the rest of a replica can do in that time, or what waits would wait in sockets, where nobody sees that it is too much.
+/// Bytes read from clients in one pass at most, with [`BUNDLE_OVERHEAD_BYTES`] for each message. This is more than the rest of a
+/// replica can handle in that time. Otherwise the excess would wait in sockets, unseen by the limits of the pool.
 const CLIENT_TURN_COST: usize = 1 << 20;
 /// Plain text handed to a session at a time: its records wait in memory until the socket takes them.
 const WRITE_BYTES: usize = 512 << 10;
-/// Bytes that one flush writes to one connection at most before it is another's turn.
+/// Bytes that one flush writes to one connection at most before the next connection has its turn.
 const FLUSH_BYTES: usize = 8 << 20;
 /// Connections accepted from one listener in one pass of the loop.
 const ACCEPTS_PER_PASS: usize = 16;
-/// How long a closed connection may take to read why.
+/// The time that the other side of a closed connection has to read the reason.
 const LINGER_NS: u64 = 1_000_000_000;
-/// Closed connections that linger at the same time.
-const LINGERING_MAX: usize = 256;
 
-/// An event that was noticed where no sink was at hand.
+/// An event that was noticed without a sink; the next pass delivers it.
 #[derive(Debug)]
-enum Note {
+enum Deferred {
     PeerDown(ReplicaId),
     Lost(ReplicaId, Loss),
     ClientDown(ConnId),
     Refused(Who, Refusal),
 }
 
-/// All sockets of a node. See the module's words.
+/// All sockets of a node. The module's documentation describes its use.
 #[derive(Debug)]
 pub struct Reactor {
     me: ReplicaId,
     poll: Poll,
     events: Events,
     waker: Arc<Waker>,
-    peer_listener: Listener,
-    client_listener: Option<Listener>,
-    /// `None` where links are plain.
-    peer_tls: Option<Arc<ServerConfig>>,
-    client_tls: Option<Arc<ServerConfig>>,
-    /// By id; `None` for ourselves.
+    peer_entrance: Entrance,
+    client_entrance: Option<Entrance>,
+    /// Links by id; `None` for this replica itself.
     peers: Vec<Option<Peer>>,
-    sockets: Table,
-    ready_peers: VecDeque<Key>,
-    ready_clients: VecDeque<Key>,
-    dirty: Vec<Key>,
-    /// Used in turn with `dirty`, so that neither is allocated anew.
-    flushing: Vec<Key>,
-    /// A flush left something that the sockets would still take.
-    unflushed: bool,
-    guests: VecDeque<(Time, Key)>,
-    newcomers: VecDeque<(Time, Key)>,
-    lingering: VecDeque<(Time, Key)>,
-    clients: clients::Totals,
-    notes: VecDeque<Note>,
+    clients: ClientTotals,
+    sockets: SocketTable,
+    reads: ReadQueue,
+    flushes: FlushQueue,
+    /// Closed connections whose other side may still read the reason, each with its deadline.
+    lingering: VecDeque<(Time, SocketKey)>,
+    deferred: VecDeque<Deferred>,
     buffer: Vec<u8>,
-    urgent: Option<ReplicaId>,
-    /// No peer is dialled or let in any more: [`Reactor::cut_off`].
+    /// Whether all links have ended for good: [`Reactor::cut_off`].
     is_cut_off: bool,
-    /// Who is not read just now.
-    held: ReplicaSet,
     rng: Rng,
     ledger: Ledger,
     now: Time,
 }
 
 impl Reactor {
-    /// Takes the listeners and begins to dial at the first [`Reactor::tick`].
+    /// Takes the listeners. The first [`Reactor::tick`] begins to dial.
     ///
     /// # Errors
-    /// When the configuration contradicts itself, or the system gives no poll or takes no listener.
+    /// Fails when the configuration contradicts itself, or the system gives no poll or takes no listener.
     pub fn new(config: NetConfig) -> Result<Self, NetFault> {
         let me = config.identity.me;
-        // One poll tells of all of them: clients that say much must not keep what replicas have said behind them.
+        // One poll reports all sockets: events of busy clients must not keep those of replicas out of it.
         let sockets = config.client_connections_max.saturating_add(config.descriptors_beside_clients());
         let mut rng = Rng::new(config.seed);
-        let peers = peers::table(&config, &mut rng)?;
+        let peers = peer::table(&config, &mut rng)?;
         let (peer_tls, client_tls) = match &config.security {
             Security::Plain => (None, None),
             Security::Tls(key) => {
@@ -132,33 +130,26 @@ impl Reactor {
         let poll = Poll::new().map_err(NetFault::Poll)?;
         let registry = poll.registry();
         let waker = Waker::new(registry, WAKER).map_err(NetFault::Poll)?;
-        let listen = |listener, token| Listener::new(listener, registry, token).map_err(NetFault::Listen);
-        let peer_listener = listen(config.listen_peers, PEERS)?;
-        let client_listener = config.listen_clients.map(|listener| listen(listener, CLIENTS)).transpose()?;
+        let open =
+            |listener, tls, token| Entrance::new(listener, tls, registry, token).map_err(NetFault::Listen);
+        let peer_entrance = open(config.listen_peers, peer_tls, PEERS)?;
+        let client_entrance =
+            config.listen_clients.map(|listener| open(listener, client_tls, CLIENTS)).transpose()?;
         Ok(Self {
             me,
             events: Events::with_capacity(sockets),
             waker: Arc::new(waker),
-            peer_listener,
-            client_listener,
-            peer_tls,
-            client_tls,
+            peer_entrance,
+            client_entrance,
             peers,
-            sockets: Table::default(),
-            ready_peers: VecDeque::new(),
-            ready_clients: VecDeque::new(),
-            dirty: Vec::new(),
-            flushing: Vec::new(),
-            unflushed: false,
-            guests: VecDeque::new(),
-            newcomers: VecDeque::new(),
+            clients: ClientTotals::new(config.client_connections_max),
+            sockets: SocketTable::default(),
+            reads: ReadQueue::default(),
+            flushes: FlushQueue::default(),
             lingering: VecDeque::new(),
-            clients: clients::Totals::new(config.client_connections_max),
-            notes: VecDeque::new(),
+            deferred: VecDeque::new(),
             buffer: vec![0; READ_BYTES],
-            urgent: None,
             is_cut_off: false,
-            held: ReplicaSet::EMPTY,
             rng,
             ledger: Ledger::default(),
             now: Time::ZERO,
@@ -166,11 +157,11 @@ impl Reactor {
         })
     }
 
-    /// Sleeps until a socket has news, another thread wakes it, or `timeout` is over (`None`: no end). Does not
-    /// sleep when something was left over from the last pass.
+    /// Sleeps until a socket has news, another thread wakes it, or `timeout` is over (`None`: no end). It does not
+    /// sleep if the last pass left work over.
     ///
     /// # Errors
-    /// When the system's poll fails.
+    /// Fails when the system's poll fails.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), NetFault> {
         let mut timeout = if self.left_over() { Some(Duration::ZERO) } else { timeout };
         self.ledger.wakeups = self.ledger.wakeups.saturating_add(1);
@@ -178,33 +169,26 @@ impl Reactor {
             if error.kind() != ErrorKind::Interrupted {
                 return Err(NetFault::Poll(error));
             }
-            // The process may have stood still: what has come meanwhile is looked at all the same.
+            // The process may have stood still: events that arrived meanwhile are collected all the same.
             timeout = Some(Duration::ZERO);
         }
         for event in &self.events {
             match event.token() {
                 WAKER => {}
-                PEERS => self.peer_listener.wake(),
-                CLIENTS => self.client_listener.iter_mut().for_each(Listener::wake),
+                PEERS => self.peer_entrance.listener.wake(),
+                CLIENTS => self.client_entrance.iter_mut().for_each(|entrance| entrance.listener.wake()),
                 token => {
                     let Some((key, socket)) = self.sockets.by_token(token) else {
                         continue;
                     };
                     socket.ended |= event.is_read_closed() || event.is_error();
                     let readable = event.is_readable() || socket.ended;
-                    if (readable || (socket.connecting && event.is_writable())) && !socket.listed {
-                        socket.listed = true;
-                        match socket.role {
-                            Role::Client(_) => self.ready_clients.push_back(key),
-                            _ => self.ready_peers.push_back(key),
-                        }
+                    if readable || (socket.connecting && event.is_writable()) {
+                        self.reads.add(key, socket);
                     }
                     if event.is_writable() && !socket.writable {
                         socket.writable = true;
-                        if !socket.dirty {
-                            socket.dirty = true;
-                            self.dirty.push(key);
-                        }
+                        self.flushes.add(key, socket);
                     }
                 }
             }
@@ -212,74 +196,69 @@ impl Reactor {
         Ok(())
     }
 
-    fn left_over(&self) -> bool {
-        let listeners = std::iter::once(&self.peer_listener).chain(&self.client_listener);
-        self.unflushed
-            || !self.ready_peers.is_empty()
-            || !self.ready_clients.is_empty()
-            || !self.notes.is_empty()
-            || listeners.into_iter().any(Listener::is_ready)
+    fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        std::iter::once(&self.peer_entrance).chain(&self.client_entrance).map(|entrance| &entrance.listener)
     }
 
-    /// Reads what the sockets have, replicas before clients, until about `budget` bytes were read; hands out what it
-    /// means. Clients get a part of it only, or what they send would hold up what replicas say.
+    fn left_over(&self) -> bool {
+        self.flushes.unfinished
+            || !self.reads.is_empty()
+            || !self.deferred.is_empty()
+            || self.listeners().any(Listener::is_ready)
+    }
+
+    /// Reads the sockets, replicas before clients, until about `budget` bytes were read, and passes the events to `sink`.
+    /// Clients have only a part of the budget; otherwise their messages would delay those of replicas.
     /// Returns whether replicas have nothing left to read.
     pub fn read_ready(&mut self, now: Time, budget: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         self.now = now;
         self.deliver(sink);
         self.accept_guests(now);
         self.accept_clients(now, sink);
-        if let Some(position) = self.urgent_position()
-            && let Some(key) = self.ready_peers.remove(position)
-        {
-            self.ready_peers.push_front(key);
+        if let Some(urgent) = self.reads.urgent.and_then(|id| self.peer(id)?.socket) {
+            self.reads.move_to_front(urgent);
         }
         let mut left = budget;
-        for _ in 0..self.ready_peers.len() {
+        for _ in 0..self.reads.peers.len() {
             if left == 0 {
                 break;
             }
-            let Some(key) = self.ready_peers.pop_front() else { break };
+            let Some(key) = self.reads.peers.pop_front() else { break };
             if self.is_held(key) {
-                self.ready_peers.push_back(key);
+                self.reads.peers.push_back(key);
             } else {
                 left = left.saturating_sub(self.read_socket(now, key, sink));
             }
         }
-        // Replicas that use up the budget do not silence the clients: one of them is read all the same.
+        // Replicas that use up the budget do not silence the clients: one client is read all the same.
         self.read_clients(now, left.clamp(1, CLIENT_TURN_COST), sink);
-        self.ready_peers.is_empty() && !self.peer_listener.is_ready()
+        self.reads.peers.is_empty() && !self.peer_entrance.listener.is_ready()
     }
 
-    /// Reads clients by turns, each until it has no more.
+    /// Reads clients by turns, each until its socket is empty.
     fn read_clients(&mut self, now: Time, most: usize, sink: &mut dyn FnMut(Event<'_>)) {
         let mut cost = 0usize;
         while cost < most
-            && let Some(key) = self.ready_clients.pop_front()
+            && let Some(key) = self.reads.clients.pop_front()
         {
             let mut messages = 0usize;
             let bytes = self.read_socket(now, key, &mut |event| {
                 messages = messages.saturating_add(usize::from(matches!(event, Event::Client { .. })));
                 sink(event);
             });
-            // The read itself costs as much as a message, where it brings a handshake say.
+            // The read itself costs as much as a message, for example if it brings a handshake.
             let overhead = messages.saturating_add(1).saturating_mul(BUNDLE_OVERHEAD_BYTES);
             cost = cost.saturating_add(bytes).saturating_add(overhead);
         }
     }
 
-    fn is_held(&self, key: Key) -> bool {
+    fn is_held(&self, key: SocketKey) -> bool {
         let role = self.sockets.get(key).map(|socket| &socket.role);
-        matches!(role, Some(Role::Peer(id)) if self.held.contains(*id))
+        matches!(role, Some(Role::Peer(id)) if self.reads.held.contains(*id))
     }
 
-    fn urgent_position(&self) -> Option<usize> {
-        let socket = self.peer(self.urgent?)?.socket?;
-        self.ready_peers.iter().position(|key| *key == socket)
-    }
-
-    /// Reads one socket once; returns how many bytes.
-    fn read_socket(&mut self, now: Time, key: Key, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    /// Reads one socket once; returns the number of bytes.
+    fn read_socket(&mut self, now: Time, key: SocketKey, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let Some(socket) = self.sockets.get_mut(key) else {
             return 0;
         };
@@ -300,9 +279,10 @@ impl Reactor {
                 0
             }
             Ok(count) => {
-                self.ledger.bytes_in = self.ledger.bytes_in.saturating_add(config::wide(count));
+                self.ledger.bytes_in = self.ledger.bytes_in.saturating_add(wide(count));
+                // A read that filled the buffer leaves the rest of the socket unknown, and no event will announce it.
                 if count == buffer.len() || socket.ended {
-                    self.read_again(key);
+                    self.reads.add(key, socket);
                 }
                 let bytes = buffer.get(..count).unwrap_or_default();
                 if let Err(refusal) = self.take(now, key, bytes, sink) {
@@ -313,7 +293,7 @@ impl Reactor {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
             Err(error) if error.kind() == ErrorKind::Interrupted => {
-                self.read_again(key);
+                self.reads.add(key, socket);
                 0
             }
             Err(_) => {
@@ -326,25 +306,11 @@ impl Reactor {
         count
     }
 
-    /// Puts a socket back among those to be read: a read that filled the buffer says nothing about the rest,
-    /// and no event will come for it.
-    fn read_again(&mut self, key: Key) {
-        if let Some(socket) = self.sockets.get_mut(key)
-            && !socket.listed
-        {
-            socket.listed = true;
-            match socket.role {
-                Role::Client(_) => self.ready_clients.push_back(key),
-                _ => self.ready_peers.push_back(key),
-            }
-        }
-    }
-
-    /// Gives what was read to whom it belongs.
+    /// Passes received bytes to the part that handles this kind of connection.
     fn take(
         &mut self,
         now: Time,
-        key: Key,
+        key: SocketKey,
         bytes: &[u8],
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Refusal> {
@@ -362,31 +328,29 @@ impl Reactor {
         }
     }
 
+    /// Delivers the deferred events.
     fn deliver(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
-        while let Some(note) = self.notes.pop_front() {
-            sink(match note {
-                Note::PeerDown(id) => Event::PeerDown(id),
-                Note::Lost(peer, loss) => config::lost(peer, loss),
-                Note::ClientDown(conn) => Event::ClientDown(conn),
-                Note::Refused(who, why) => Event::Refused { who, why },
+        while let Some(deferred) = self.deferred.pop_front() {
+            sink(match deferred {
+                Deferred::PeerDown(id) => Event::PeerDown(id),
+                Deferred::Lost(peer, loss) => event::lost(peer, loss),
+                Deferred::ClientDown(conn) => Event::ClientDown(conn),
+                Deferred::Refused(who, why) => Event::Refused { who, why },
             });
         }
     }
 
-    fn mark_dirty(&mut self, key: Key) {
-        if let Some(socket) = self.sockets.get_mut(key)
-            && !socket.dirty
-        {
-            socket.dirty = true;
-            self.dirty.push(key);
+    fn mark_dirty(&mut self, key: SocketKey) {
+        if let Some(socket) = self.sockets.get_mut(key) {
+            self.flushes.add(key, socket);
         }
     }
 
-    /// Queues a frame for one replica. It waits, in the order of its lane, while there is no connection; what
-    /// cannot be kept any more is reported by [`Event::Lost`].
+    /// Queues a frame for one replica. While there is no connection the frame waits, in the order of its lane. The reactor
+    /// reports frames that it cannot keep any more by [`Event::Lost`].
     ///
     /// # Errors
-    /// When no peer would take so large a body.
+    /// Fails when the body exceeds the limit of its lane.
     pub fn send_peer(
         &mut self,
         to: ReplicaId,
@@ -407,41 +371,39 @@ impl Reactor {
     /// Queues a frame for every other replica; the body is shared, not copied.
     ///
     /// # Errors
-    /// When no peer would take so large a body.
+    /// Fails when the body exceeds the limit of its lane.
     pub fn broadcast(&mut self, lane: Lane, frame_type: u8, body: &FrameBody) -> Result<(), Oversize> {
         (0..u16::try_from(self.peers.len()).unwrap_or(u16::MAX))
             .try_for_each(|id| self.send_peer(ReplicaId(id), lane, frame_type, body.clone()))
     }
 
-    /// These replicas are not read until this is called again: what they have said is more than can be dealt with, and waits
-    /// in their sockets.
+    /// Pauses the sockets of exactly these replicas (back-pressure): they sent more than the caller can handle, and the excess
+    /// waits in their sockets. The next call replaces the set.
     pub fn hold(&mut self, peers: ReplicaSet) {
-        self.held = peers;
+        self.reads.held = peers;
     }
 
-    /// Whose frames are read first from now on.
+    /// Sets the replica whose frames are read first from now on.
     pub fn urgent(&mut self, peer: Option<ReplicaId>) {
-        self.urgent = peer;
+        self.reads.urgent = peer;
     }
 
-    /// Writes what waits: one write per connection where the socket takes it all. What a socket does not take
-    /// waits until it is writable.
+    /// Writes the queued bytes: one write per connection, if the socket takes them all. Other bytes
+    /// wait until the socket is writable.
     pub fn flush(&mut self, now: Time) {
         self.now = now;
-        self.unflushed = false;
-        let mut flushing = std::mem::take(&mut self.flushing);
-        std::mem::swap(&mut flushing, &mut self.dirty);
+        let mut flushing = self.flushes.begin();
         for key in flushing.drain(..) {
             if let Some(socket) = self.sockets.get_mut(key) {
                 socket.dirty = false;
                 self.flush_socket(key);
             }
         }
-        self.flushing = flushing;
+        self.flushes.end(flushing);
         self.forget_settled();
     }
 
-    fn flush_socket(&mut self, key: Key) {
+    fn flush_socket(&mut self, key: SocketKey) {
         let Some(socket) = self.sockets.get_mut(key) else {
             return;
         };
@@ -451,15 +413,15 @@ impl Reactor {
                 break;
             }
             if written >= FLUSH_BYTES {
-                self.unflushed = true;
-                self.mark_dirty(key);
+                self.flushes.unfinished = true;
+                self.flushes.add(key, socket);
                 return;
             }
             self.ledger.writes = self.ledger.writes.saturating_add(1);
             match socket.session.write(&mut socket.stream) {
                 Ok(count) => {
                     written = written.saturating_add(count);
-                    self.ledger.bytes_out = self.ledger.bytes_out.saturating_add(config::wide(count));
+                    self.ledger.bytes_out = self.ledger.bytes_out.saturating_add(wide(count));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => socket.writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -482,42 +444,48 @@ impl Reactor {
         }
     }
 
-    /// When [`Reactor::tick`] wants to be called.
+    /// Returns the time of the next necessary call to [`Reactor::tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let listeners = std::iter::once(&self.peer_listener).chain(&self.client_listener);
-        let fronts = [&self.guests, &self.newcomers, &self.lingering];
+        let unsettled = std::iter::once(&self.peer_entrance).chain(&self.client_entrance);
+        let fronts = unsettled.map(|entrance| &entrance.unsettled).chain([&self.lingering]);
         let peers = self.peers.iter().flatten().filter_map(Peer::deadline);
         peers
-            .chain(fronts.into_iter().filter_map(|queue| queue.front().map(|(due, _)| *due)))
-            .chain(listeners.into_iter().filter_map(Listener::deadline))
+            .chain(fronts.filter_map(|queue| queue.front().map(|(due, _)| *due)))
+            .chain(self.listeners().filter_map(Listener::deadline))
             .min()
     }
 
-    /// Does what is due: acknowledgements, dialling again, handshakes that took too long. What that causes to
-    /// be written leaves with the next flush.
+    /// Does due work: acknowledgements, attempts to dial, handshakes that took too long. Bytes that this causes leave with
+    /// the next flush.
     pub fn tick(&mut self, now: Time) {
         self.now = now;
-        self.peer_listener.tick(now);
-        self.client_listener.iter_mut().for_each(|listener| listener.tick(now));
-        self.tick_peers(now);
-        while let Some(key) = pop_due(&mut self.guests, now) {
-            if self.is_unsettled(key) {
-                self.refuse(key, Refusal::TooSlow);
-            }
+        for entrance in std::iter::once(&mut self.peer_entrance).chain(&mut self.client_entrance) {
+            entrance.listener.tick(now);
         }
-        while let Some(key) = pop_due(&mut self.newcomers, now) {
-            if self.is_unsettled(key) {
-                self.refuse(key, Refusal::TooSlow);
-            }
+        self.tick_peers(now);
+        while let Some(key) = pop_due(&mut self.peer_entrance.unsettled, now) {
+            self.refuse_unsettled(key);
+        }
+        while let Some(key) =
+            self.client_entrance.as_mut().and_then(|entrance| pop_due(&mut entrance.unsettled, now))
+        {
+            self.refuse_unsettled(key);
         }
         while let Some(key) = pop_due(&mut self.lingering, now) {
             self.sockets.remove(key);
         }
     }
 
+    /// Closes a connection if its handshake or first frame is late.
+    fn refuse_unsettled(&mut self, key: SocketKey) {
+        if self.is_unsettled(key) {
+            self.refuse(key, Refusal::TooSlow);
+        }
+    }
+
     /// Whether a connection still owes its handshake or first frame.
-    fn is_unsettled(&self, key: Key) -> bool {
+    fn is_unsettled(&self, key: SocketKey) -> bool {
         match self.sockets.get(key).map(|socket| &socket.role) {
             Some(Role::Guest(_)) => true,
             Some(Role::Client(client)) => !client.has_spoken(),
@@ -525,13 +493,14 @@ impl Reactor {
         }
     }
 
-    /// Deadlines of connections that have kept them would only wake us up.
+    /// Drops the deadlines of connections that have settled: they would only cause wake-ups.
     fn forget_settled(&mut self) {
-        while self.guests.front().is_some_and(|(_, key)| !self.is_unsettled(*key)) {
-            self.guests.pop_front();
+        while self.peer_entrance.unsettled.front().is_some_and(|(_, key)| !self.is_unsettled(*key)) {
+            self.peer_entrance.unsettled.pop_front();
         }
-        while self.newcomers.front().is_some_and(|(_, key)| !self.is_unsettled(*key)) {
-            self.newcomers.pop_front();
+        let first = |reactor: &Self| Some(reactor.client_entrance.as_ref()?.unsettled.front()?.1);
+        while first(self).is_some_and(|key| !self.is_unsettled(key)) {
+            self.client_entrance.as_mut().and_then(|entrance| entrance.unsettled.pop_front());
         }
         let sockets = &self.sockets;
         while self.lingering.front().is_some_and(|(_, key)| sockets.get(*key).is_none()) {
@@ -539,15 +508,15 @@ impl Reactor {
         }
     }
 
-    /// The connection has ended from the other side.
-    fn gone(&mut self, key: Key) {
+    /// Handles the end of a connection by the other side.
+    fn gone(&mut self, key: SocketKey) {
         if let Some(socket) = self.sockets.remove(key) {
             self.forget(key, socket.role);
         }
     }
 
-    /// What the loss of a connection means to whom it belonged.
-    fn forget(&mut self, key: Key, role: Role) {
+    /// Updates the link or client to which a lost connection belonged.
+    fn forget(&mut self, key: SocketKey, role: Role) {
         match role {
             Role::Peer(id) => self.peer_gone(id),
             Role::Client(client) => self.client_gone(key, &client),
@@ -555,8 +524,8 @@ impl Reactor {
         }
     }
 
-    /// Closes a connection for what it did, and says so on both sides.
-    fn refuse(&mut self, key: Key, refusal: Refusal) {
+    /// Closes a connection because of an act of the other side, and reports the reason to both sides.
+    fn refuse(&mut self, key: SocketKey, refusal: Refusal) {
         let Some(socket) = self.sockets.get(key) else {
             return;
         };
@@ -571,13 +540,13 @@ impl Reactor {
         } else {
             tracing::debug!(%who, %refusal, "closing a connection");
             self.remember_refusal(who, refusal);
-            self.notes.push_back(Note::Refused(who, refusal));
+            self.deferred.push_back(Deferred::Refused(who, refusal));
             self.leave(key, refusal.reason());
         }
     }
 
-    /// Says why, stops listening, and closes when the other side had a chance to read it.
-    fn leave(&mut self, key: Key, reason: &str) {
+    /// Sends the reason, stops reading, and closes the connection once the other side had time to read it.
+    fn leave(&mut self, key: SocketKey, reason: &str) {
         let Some(socket) = self.sockets.get_mut(key) else {
             return;
         };
@@ -593,33 +562,33 @@ impl Reactor {
         }
     }
 
-    /// Wakes [`Reactor::wait`] from another thread.
+    /// Returns the handle with which another thread wakes [`Reactor::wait`].
     #[must_use]
     pub fn waker(&self) -> Arc<Waker> {
         self.waker.clone()
     }
 
-    /// What it has cost so far: wake-ups, reads, writes, bytes in and out.
+    /// Returns the costs so far: wake-ups, reads, writes, bytes in and out.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 }
 
-/// Hands what waits for this connection to its session; false when nothing does.
-fn fill(socket: &mut Socket, peers: &mut [Option<Peer>], totals: &mut clients::Totals) -> bool {
+/// Hands queued frames of this connection to its session; false if none wait.
+fn fill(socket: &mut Socket, peers: &mut [Option<Peer>], totals: &mut ClientTotals) -> bool {
     let session = &mut socket.session;
     match &mut socket.role {
         Role::Peer(id) => match peers.get_mut(id.index()) {
-            Some(Some(peer)) => peer.fill(session),
+            Some(Some(peer)) => peer.fill(session, WRITE_BYTES),
             _ => false,
         },
-        Role::Client(client) => client.fill(session, totals),
+        Role::Client(client) => client.fill(session, WRITE_BYTES, totals),
         Role::Guest(_) | Role::Leaving => false,
     }
 }
 
-fn pop_due(queue: &mut VecDeque<(Time, Key)>, now: Time) -> Option<Key> {
+fn pop_due(queue: &mut VecDeque<(Time, SocketKey)>, now: Time) -> Option<SocketKey> {
     match queue.front() {
         Some((due, key)) if *due <= now => {
             let key = *key;
@@ -628,6 +597,11 @@ fn pop_due(queue: &mut VecDeque<(Time, Key)>, now: Time) -> Option<Key> {
         }
         _ => None,
     }
+}
+
+/// Converts a count of bytes for the ledger.
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What lies between a socket and plain text: TLS, or nothing. Bytes in, bytes out; the sockets are the
-//! reactor's.
+//! The layer between a socket and plain text: TLS, or nothing. Bytes go in and out; the sockets belong to the
+//! reactor.
 
 use crate::frame::Refusal;
 use crate::tls;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Session(Kind);
 
 enum Kind {
-    /// What waits to be written, and how much of it was.
+    /// Bytes to be written, and the number of those that were.
     Plain {
         out: Vec<u8>,
         written: usize,
@@ -31,33 +31,33 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// No protection at all.
+    /// Returns a session without protection.
     #[must_use]
     pub fn plain() -> Self {
         Self(Kind::Plain { out: Vec::new(), written: 0 })
     }
 
-    /// The side that dials.
+    /// Returns the session of the side that dials.
     ///
     /// # Errors
-    /// When the TLS library refuses its configuration.
+    /// Fails when the TLS library refuses its configuration.
     pub fn dial(config: &Arc<ClientConfig>) -> Result<Self, Refusal> {
         let name = tls::server_name().map_err(|_| Refusal::Tls("no name to dial"))?;
         let connection = ClientConnection::new(config.clone(), name).map_err(refusal)?;
         Ok(Self::tls(Connection::from(connection)))
     }
 
-    /// The side that is dialled.
+    /// Returns the session of the side that is dialled.
     ///
     /// # Errors
-    /// When the TLS library refuses its configuration.
+    /// Fails when the TLS library refuses its configuration.
     pub fn accept(config: &Arc<ServerConfig>) -> Result<Self, Refusal> {
         let connection = ServerConnection::new(config.clone()).map_err(refusal)?;
         Ok(Self::tls(Connection::from(connection)))
     }
 
     fn tls(mut connection: Connection) -> Self {
-        // What waits is counted by who hands it over.
+        // The caller counts the waiting bytes.
         connection.set_buffer_limit(None);
         Self(Kind::Tls(Box::new(connection)))
     }
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// The key that the other side has proved to hold; `None` in plain text, and from clients.
+    /// Returns the key that the other side has proved to hold; `None` in plain text, and from clients.
     #[must_use]
     pub fn peer_key(&self) -> Option<PublicKey> {
         match &self.0 {
@@ -80,10 +80,10 @@ impl Session {
         }
     }
 
-    /// Takes what was read from the socket and hands out the plain text in it.
+    /// Takes bytes of the socket and hands out the plain text in them.
     ///
     /// # Errors
-    /// When the other side broke the rules of TLS, or what `sink` says. [`Refusal::Closed`] when the other
+    /// Fails when the other side broke the rules of TLS, or the error of `sink`. [`Refusal::Closed`] when the other
     /// side has ended the session properly.
     pub fn read(
         &mut self,
@@ -118,13 +118,14 @@ impl Session {
         Ok(())
     }
 
-    /// Takes plain text. All of it: how much may wait is decided by who hands it over.
+    /// Takes plain text, all of it: the caller limits the bytes that wait.
     pub fn send(&mut self, slices: &[IoSlice<'_>]) {
         match &mut self.0 {
             Kind::Plain { out, .. } => slices.iter().for_each(|slice| out.extend_from_slice(slice)),
             Kind::Tls(connection) => {
                 // Without a limit the library takes everything, or the session is broken and the next read
-                // or write says so. It makes a list of several pieces: dearer than putting small ones together.
+                // or write reports it. The library makes a list of several pieces, which costs more than a copy of
+                // small ones.
                 let mut small = [0; GATHER_BYTES_MAX];
                 let _ = match (slices, gather(slices, &mut small)) {
                     ([whole], _) => connection.writer().write(whole),
@@ -135,14 +136,14 @@ impl Session {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Ends this side's direction of the session.
     pub fn finish(&mut self) {
         if let Kind::Tls(connection) = &mut self.0 {
             connection.send_close_notify();
         }
     }
 
-    /// Whether something waits to be written to the socket.
+    /// Whether bytes wait to be written to the socket.
     #[must_use]
     pub fn pending(&self) -> bool {
         match &self.0 {
@@ -151,10 +152,10 @@ impl Session {
         }
     }
 
-    /// Writes to the socket once; returns how many bytes it took.
+    /// Writes to the socket once; returns the number of bytes that it took.
     ///
     /// # Errors
-    /// What the socket says.
+    /// The error of the socket.
     pub fn write(&mut self, socket: &mut dyn Write) -> io::Result<usize> {
         match &mut self.0 {
             Kind::Plain { out, written } => {
@@ -174,10 +175,10 @@ impl Session {
     }
 }
 
-/// Pieces that are together no larger than this are put together.
+/// Bytes up to which several pieces are copied into one.
 const GATHER_BYTES_MAX: usize = 1 << 10;
 
-/// The pieces as one, where they are small enough for `room`.
+/// Copies the pieces into `room`; `None` if they do not fit.
 fn gather<'a>(slices: &[IoSlice<'_>], room: &'a mut [u8]) -> Option<&'a [u8]> {
     let total = slices.iter().map(|slice| slice.len()).fold(0, usize::saturating_add);
     if total > room.len() {

@@ -1,9 +1,9 @@
-//! TLS 1.3 that knows exactly one thing about the other side: its Ed25519 key.
+//! TLS 1.3 that knows exactly one fact about the other side: its Ed25519 key.
 //!
-//! Certificates are self-signed and made from the link key in memory; only their public key is looked at.
+//! Certificates are self-signed and made from the link key in memory; only their public key is checked.
 //! Names, dates and issuers are ignored, because the committee lists keys and nothing else. There are no
-//! tickets, no resumption and no early data: every handshake proves the key anew, and one that was recorded
-//! gives nothing when it is played again.
+//! tickets, no resumption and no early data: every handshake proves the key anew, and the replay of a recorded handshake
+//! yields nothing.
 
 use quorate_types::PublicKey;
 use rustls::client::Resumption;
@@ -19,7 +19,7 @@ use rustls::{
 use std::fmt;
 use std::sync::Arc;
 
-/// The link key or a configuration made from it is of no use.
+/// The link key or a configuration made from it is unusable.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TlsError {
     /// The bytes are not a PKCS#8 Ed25519 key.
@@ -30,7 +30,7 @@ pub enum TlsError {
     Configuration(String),
 }
 
-/// The name in every certificate. Nobody looks at it, but the protocol wants one.
+/// The name in every certificate. No side checks it, but the TLS protocol requires one.
 const NAME: &str = "quorate";
 
 /// A replica's link key with its self-signed certificate.
@@ -47,10 +47,10 @@ impl fmt::Debug for LinkKey {
 }
 
 impl LinkKey {
-    /// The key in these PKCS#8 bytes (DER).
+    /// Reads the key in these PKCS#8 bytes (DER).
     ///
     /// # Errors
-    /// When they are not an Ed25519 key.
+    /// Fails when they are not an Ed25519 key.
     pub fn from_pkcs8(der: &[u8]) -> Result<Self, TlsError> {
         let private = PrivatePkcs8KeyDer::from(der.to_vec());
         let pair = rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&private, &rcgen::PKCS_ED25519)
@@ -66,7 +66,7 @@ impl LinkKey {
         })
     }
 
-    /// The key that belongs to a 32-byte Ed25519 seed, as PKCS#8 (DER). The key is as secret as the seed.
+    /// Returns the key of a 32-byte Ed25519 seed, as PKCS#8 (DER). The key is as secret as the seed.
     #[must_use]
     pub fn pkcs8_of_seed(seed: &[u8; 32]) -> Vec<u8> {
         // RFC 8410, section 7: version 0, algorithm 1.3.101.112, an octet string in an octet string.
@@ -77,7 +77,7 @@ impl LinkKey {
         der
     }
 
-    /// The public key: what the committee lists.
+    /// Returns the public key, which the committee lists.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         self.public
@@ -89,10 +89,10 @@ impl LinkKey {
     }
 }
 
-/// For the listener of peers: the other side must show one of these keys.
+/// Returns the configuration for the listener of peers: the other side must show one of these keys.
 ///
 /// # Errors
-/// When the TLS library refuses the key.
+/// Fails when the TLS library refuses the key.
 pub fn listen_to_peers(key: &LinkKey, committee: &[PublicKey]) -> Result<Arc<ServerConfig>, TlsError> {
     let verifier = Arc::new(Expected::new(committee.to_vec()));
     let (chain, private) = key.chain();
@@ -102,10 +102,10 @@ pub fn listen_to_peers(key: &LinkKey, committee: &[PublicKey]) -> Result<Arc<Ser
     server(config)
 }
 
-/// For the listener of clients: only this side shows a key.
+/// Returns the configuration for the listener of clients: only this side shows a key.
 ///
 /// # Errors
-/// When the TLS library refuses the key.
+/// Fails when the TLS library refuses the key.
 pub fn listen_to_clients(key: &LinkKey) -> Result<Arc<ServerConfig>, TlsError> {
     let (chain, private) = key.chain();
     let config = ServerConfig::builder_with_provider(provider())
@@ -114,10 +114,10 @@ pub fn listen_to_clients(key: &LinkKey) -> Result<Arc<ServerConfig>, TlsError> {
     server(config)
 }
 
-/// For dialling a peer: it must show exactly this key, and sees ours.
+/// Returns the configuration for dialling a peer: the peer must show exactly this key, and receives `key`.
 ///
 /// # Errors
-/// When the TLS library refuses the key.
+/// Fails when the TLS library refuses the key.
 pub fn dial_peer(key: &LinkKey, peer: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
     let (chain, private) = key.chain();
     let config = ClientConfig::builder_with_provider(provider())
@@ -131,10 +131,10 @@ pub fn dial_peer(key: &LinkKey, peer: PublicKey) -> Result<Arc<ClientConfig>, Tl
     client(config)
 }
 
-/// For a client that dials a replica: the replica must show exactly this key.
+/// Returns the configuration for a client that dials a replica: the replica must show exactly this key.
 ///
 /// # Errors
-/// When the TLS library refuses its configuration.
+/// Fails when the TLS library refuses its configuration.
 pub fn dial_replica(replica: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -147,7 +147,7 @@ pub fn dial_replica(replica: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
     client(config)
 }
 
-/// The name to dial: it is not sent and not compared with anything.
+/// Returns the name to dial. The name is not sent and not compared with anything.
 ///
 /// # Errors
 /// Never in practice: the name is a constant.
@@ -155,7 +155,7 @@ pub fn server_name() -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(NAME).map_err(|error| TlsError::Configuration(error.to_string()))
 }
 
-/// The Ed25519 key in a certificate; `None` when it holds another kind of key or is no certificate.
+/// Returns the Ed25519 key in a certificate; `None` for another kind of key, or if it is no certificate.
 #[must_use]
 pub fn key_of(certificate: &CertificateDer<'_>) -> Option<PublicKey> {
     // RFC 8410, section 4: the only encoding of an Ed25519 key.
@@ -166,7 +166,7 @@ pub fn key_of(certificate: &CertificateDer<'_>) -> Option<PublicKey> {
     key.try_into().ok().map(PublicKey)
 }
 
-/// An error of the TLS library as a reason that operators understand.
+/// Translates an error of the TLS library into a reason that operators understand.
 #[must_use]
 pub fn reason(error: &Error) -> &'static str {
     match error {
@@ -208,8 +208,8 @@ fn client(config: Result<ClientConfig, Error>) -> Result<Arc<ClientConfig>, TlsE
     Ok(Arc::new(config))
 }
 
-/// Accepts a certificate if and only if it carries one of these keys, and a handshake if and only if it is
-/// signed by the key of the certificate.
+/// A verifier that accepts exactly the certificates with one of these keys, and exactly the handshakes signed by the key of
+/// the certificate.
 #[derive(Debug)]
 struct Expected {
     keys: Vec<PublicKey>,

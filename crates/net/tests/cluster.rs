@@ -1,5 +1,5 @@
-//! Four nodes over loopback and TLS, through the public interface alone: connections are cut, nodes are killed
-//! and started again, lanes overflow; every frame arrives once and in order, or both sides are told.
+//! Four nodes over loopback and TLS, through the public interface alone. Connections are cut, nodes are killed
+//! and started again, and lanes overflow. Every frame arrives once and in order, or both sides report the loss.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,24 +30,24 @@ struct World {
     nodes: Vec<Node>,
     listeners: Vec<TcpListener>,
     peers: Vec<PeerConfig>,
-    /// The newest life of each node.
-    lives: Vec<u64>,
+    /// The newest incarnation of each node.
+    incarnations: Vec<u64>,
 }
 
 struct Node {
     reactor: Reactor,
-    life: u64,
-    /// Frames sent to each peer on each lane in this life.
+    incarnation: u64,
+    /// Frames sent to each peer on each lane in this incarnation.
     sent: BTreeMap<(u16, u8), u64>,
     heard: Heard,
     frames: u64,
 }
 
-/// What must come next, by sender and lane, and whose life it is of.
+/// The next expected number of each sender and lane, with the sender's incarnation.
 #[derive(Default)]
 struct Heard {
     next: BTreeMap<(u16, u8), u64>,
-    lives: BTreeMap<u16, u64>,
+    incarnations: BTreeMap<u16, u64>,
     lost: u64,
 }
 
@@ -56,10 +56,10 @@ impl Heard {
         match *event {
             Event::Peer { from, lane, body, .. } => {
                 let number = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().unwrap());
-                let life = self.lives.entry(from.0).or_insert(number(0));
-                assert_eq!(*life, number(0), "a frame of a life of {from} that is over");
+                let incarnation = self.incarnations.entry(from.0).or_insert(number(0));
+                assert_eq!(*incarnation, number(0), "a frame of an old incarnation of {from}");
                 let next = self.next.entry((from.0, lane.tag())).or_default();
-                assert_eq!(number(8), *next, "order, duplicates or a silent gap from {from}");
+                assert_eq!(number(8), *next, "wrong order, a duplicate or a silent gap from {from}");
                 *next += 1;
                 return 1;
             }
@@ -68,7 +68,7 @@ impl Heard {
                 assert_eq!(*next, from);
                 if to == u64::MAX {
                     *next = 0;
-                    self.lives.remove(&peer.0);
+                    self.incarnations.remove(&peer.0);
                 } else {
                     *next = to;
                     self.lost += 1;
@@ -95,7 +95,7 @@ impl World {
         };
         let peers = listeners.iter().zip(0..).map(peer).collect();
         let mut world =
-            Self { now: Time(0), nodes: Vec::new(), listeners, peers, lives: vec![0; usize::from(N)] };
+            Self { now: Time(0), nodes: Vec::new(), listeners, peers, incarnations: vec![0; usize::from(N)] };
         for id in 0..N {
             let node = world.open(id);
             world.nodes.push(node);
@@ -104,21 +104,21 @@ impl World {
     }
 
     fn open(&mut self, id: u16) -> Node {
-        let life = &mut self.lives[usize::from(id)];
-        *life += 1;
+        let incarnation = &mut self.incarnations[usize::from(id)];
+        *incarnation += 1;
         let identity = Identity {
             cluster: ClusterId::ZERO,
             epoch: Epoch(3),
             protocol: ProtocolId::new("echo"),
             me: ReplicaId(id),
-            incarnation: Incarnation(*life),
+            incarnation: Incarnation(*incarnation),
         };
         let listener = self.listeners[usize::from(id)].try_clone().unwrap();
         let mut config = NetConfig::new(identity, self.peers.clone(), Security::Tls(key(id)), listener);
         config.resend = RESEND;
         Node {
             reactor: Reactor::new(config).unwrap(),
-            life: *life,
+            incarnation: *incarnation,
             sent: BTreeMap::new(),
             heard: Heard::default(),
             frames: 0,
@@ -143,7 +143,7 @@ impl World {
             }
             self.pass();
         }
-        panic!("{what}: has not come");
+        panic!("{what}: timed out");
     }
 
     fn connected(&self) -> bool {
@@ -153,13 +153,13 @@ impl World {
     fn send(&mut self, from: u16, to: u16, lane: Lane, bytes: usize) {
         let node = &mut self.nodes[usize::from(from)];
         let number = node.sent.entry((to, lane.tag())).or_default();
-        let mut body = [node.life.to_le_bytes(), number.to_le_bytes()].concat();
+        let mut body = [node.incarnation.to_le_bytes(), number.to_le_bytes()].concat();
         *number += 1;
         body.resize(body.len() + bytes, 0xee);
         node.reactor.send_peer(ReplicaId(to), lane, frame::BUNDLE, body.into()).unwrap();
     }
 
-    fn everything_is_accounted_for(&self) -> bool {
+    fn every_frame_has_arrived_or_is_lost(&self) -> bool {
         self.nodes.iter().zip(0..N).all(|(sender, from)| {
             sender.sent.iter().all(|(&(to, lane), count)| {
                 self.nodes[usize::from(to)].heard.next.get(&(from, lane)) == Some(count)
@@ -188,7 +188,7 @@ fn run(seed: u64) -> (u64, u64) {
         }
         if rng.chance(10_000) {
             let id = rng.index(4);
-            // The old one is closed before the new one opens: one process at a time.
+            // The old node is closed before the new one opens: one process at a time.
             world.nodes[id].reactor.flush(world.now);
             let fresh = world.open(u16::try_from(id).unwrap());
             world.nodes[id] = fresh;
@@ -203,14 +203,14 @@ fn run(seed: u64) -> (u64, u64) {
             Lane::ALL.iter().for_each(|lane| world.send(from, to, *lane, 0));
         }
     }
-    world.until("every frame or its loss", World::everything_is_accounted_for);
+    world.until("every frame or its loss", World::every_frame_has_arrived_or_is_lost);
     let frames = world.nodes.iter().map(|node| node.frames).sum();
     let lost = world.nodes.iter().map(|node| node.heard.lost).sum();
     (frames, lost)
 }
 
 #[test]
-fn every_frame_arrives_once_and_in_order_or_is_said_to_be_lost() {
+fn every_frame_arrives_once_and_in_order_or_is_reported_lost() {
     let (mut frames, mut lost) = (0, 0);
     for seed in 0..6 {
         let (more_frames, more_lost) = run(seed);
@@ -218,5 +218,5 @@ fn every_frame_arrives_once_and_in_order_or_is_said_to_be_lost() {
         lost += more_lost;
     }
     assert!(frames > 10_000, "{frames} frames");
-    assert!(lost > 10, "{lost} gaps: the test must see some");
+    assert!(lost > 10, "{lost} gaps: the test needs some");
 }

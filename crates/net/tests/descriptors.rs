@@ -1,5 +1,5 @@
-//! A node without file descriptors: it rests instead of spinning, serves whom it has, and takes up again when
-//! there are descriptors. Alone in its process, because the limit is the process's.
+//! A node without file descriptors pauses instead of spinning, serves its connected clients, and accepts again when
+//! there are descriptors. The test is alone in its process, because the limit belongs to the process.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,16 +45,16 @@ impl Node {
             }
             self.pass();
         }
-        panic!("{what}: has not come");
+        panic!("{what}: timed out");
     }
 }
 
-fn say(client: &mut TcpStream) {
+fn send(client: &mut TcpStream) {
     client.write_all(&[2, 0, 0, 0, b'h', b'i']).unwrap();
 }
 
 #[test]
-fn without_descriptors_a_node_rests_and_comes_back() {
+fn node_without_descriptors_pauses_and_then_accepts_again() {
     let peers = bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let clients = bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = clients.local_addr().unwrap();
@@ -70,9 +70,9 @@ fn without_descriptors_a_node_rests_and_comes_back() {
     config.listen_clients = Some(clients);
     let mut node = Node { reactor: Reactor::new(config).unwrap(), now: Time(1), up: Vec::new(), messages: 0 };
     let mut first = TcpStream::connect(address).unwrap();
-    say(&mut first);
+    send(&mut first);
     node.until("the first message", |node| node.messages == 1);
-    // This one is connected by the kernel and waits to be accepted; then no descriptor is left.
+    // The kernel connects this client, which waits to be accepted; then no descriptor is left.
     let mut second = TcpStream::connect(address).unwrap();
     let before = getrlimit(Resource::Nofile);
     let none = Rlimit { current: Some(3), maximum: before.maximum };
@@ -80,22 +80,22 @@ fn without_descriptors_a_node_rests_and_comes_back() {
     for _ in 0..1_000 {
         node.pass();
     }
-    let due = node.reactor.deadline().expect("it wants to try again");
-    assert!(due > node.now, "later, not at once");
+    let due = node.reactor.deadline().expect("the node tries again");
+    assert!(due > node.now, "the node tries again later, not at once");
     assert_eq!(node.up.len(), 1);
-    say(&mut first);
-    node.until("the second message of who was there", |node| node.messages == 2);
-    // A wait without a timeout of its own would sleep: nothing is left over. The connected client ends it.
-    say(&mut first);
+    send(&mut first);
+    node.until("the second message of the connected client", |node| node.messages == 2);
+    // No work is left over, so a wait without a timeout sleeps. The connected client ends it.
+    send(&mut first);
     node.reactor.wait(None).unwrap();
     node.now = due;
     node.pass();
-    assert_eq!(node.up.len(), 1, "still none");
+    assert_eq!(node.up.len(), 1, "no further client is accepted");
     assert!(node.reactor.deadline().is_some_and(|next| next > due));
 
     setrlimit(Resource::Nofile, before).unwrap();
     node.now = node.reactor.deadline().unwrap();
-    node.until("who waited", |node| node.up.len() == 2);
-    say(&mut second);
+    node.until("the waiting client", |node| node.up.len() == 2);
+    send(&mut second);
     node.until("its message", |node| node.messages == 4);
 }

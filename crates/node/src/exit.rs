@@ -1,8 +1,8 @@
-//! How a command ends: one line on the error stream and one of four exit codes.
+//! The end of a command: one line on the error stream and one of four exit codes.
 
-use crate::config::ConfigError;
 use clap::Parser;
 use clap::error::ErrorKind;
+use quorate_client::config::ConfigError;
 use serde_json::json;
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_wrong_command_line_is_one_line() {
         #[derive(Debug, Parser)]
-        struct Line {
+        struct CommandLine {
             #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
             n: u8,
             #[arg(long)]
@@ -143,7 +143,7 @@ mod tests {
             ("x", "the following required arguments were not provided: --n <N>; --to <TO>"),
             ("x --n 1 --to y z", "unexpected argument 'z' found"),
         ] {
-            let failure = wrong_usage(&Line::try_parse_from(words.split(' ')).unwrap_err());
+            let failure = wrong_usage(&CommandLine::try_parse_from(words.split(' ')).unwrap_err());
             assert_eq!((failure.to_string().as_str(), failure.code()), (said, 2));
         }
     }

@@ -1,16 +1,20 @@
 //! # quorate-node
 //!
-//! What the binary `quorate` is made of: the loop of a node, making and running clusters, the commands.
+//! A replica as a process, and the commands that make, run and ask clusters. A program that serves an application of its
+//! own depends on this crate.
 //!
-//! * [`commands`]: one module for each command, with its arguments and a `run`.
-//! * [`runtime`]: a replica on this machine: one thread, one loop, one place to sleep.
-//! * [`service`]: the `main` of a program that replicates a service of its own.
-//! * [`testnet`] makes clusters, [`processes`] runs their nodes.
-//! * [`trial`] puts a cluster under load, does something to it and judges; [`torture`] does so for as long as asked.
-//! * What several of these need: [`config`], [`keys`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`].
+//! * [`main`] and [`Service`]: such a program.
+//! * [`commands`]: one module for each command, with its arguments and a `run`; [`program`] lists them.
+//! * [`runtime`]: a replica on this machine: one thread, one loop, one place to sleep. `serve` opens it.
+//! * [`testnet`] makes clusters, [`layout`] names their files, [`processes`] runs their nodes.
+//! * Parts that several of these need: [`config`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`],
+//!   [`sync_times`].
 //!
-//! Deliberately not here: what a replica decides, promises or keeps. That is `quorate-host` and what lies below it, and
-//! the simulator runs the same; this crate brings sockets, files, clocks and processes.
+//! Deliberately not here:
+//!
+//! * The decisions, promises and state of a replica: those are in `quorate-host` and below, and the simulator runs them
+//!   too. This crate brings sockets, files, clocks and processes.
+//! * Simulation, load and judgement: those are in `quorate-lab`, which a program that only serves does not need.
 
 #![deny(clippy::print_stdout, reason = "panics where the reader has gone away (`| head`): `out` does not")]
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
@@ -19,15 +23,18 @@ pub mod alloc;
 pub mod commands;
 pub mod config;
 pub mod exit;
-pub mod keys;
-pub mod load;
+pub mod layout;
 mod metered;
 pub mod out;
 pub mod ports;
 pub mod processes;
+pub mod program;
 pub mod runtime;
+mod serve;
 pub mod service;
 pub mod signals;
+pub mod sync_times;
 pub mod testnet;
-pub mod torture;
-pub mod trial;
+
+pub use program::main;
+pub use service::Service;

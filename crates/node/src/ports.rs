@@ -1,9 +1,11 @@
 //! Free ports of this machine, for clusters that are tried out.
 
-use crate::keys;
+use crate::exit::Failure;
+use quorate_client::config::ReplicaAddresses;
+use quorate_client::keys;
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 /// Ports below the range from which the system takes ports for outgoing connections: a port from inside that
 /// range can be gone when its replica starts again.
@@ -39,6 +41,21 @@ pub fn free(count: usize) -> io::Result<Vec<u16>> {
         held.push(listener);
     }
     Ok(ports.into_iter().collect())
+}
+
+/// Addresses of this machine, for peers and for clients of n replicas, that nobody listens on.
+///
+/// # Errors
+/// When there are not so many.
+pub fn free_addresses(n: usize) -> Result<Vec<ReplicaAddresses>, Failure> {
+    let ports = free(n.saturating_mul(2));
+    let ports = ports.map_err(|error| Failure::run(format!("no free ports: {error}")))?;
+    let address = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let pairs = ports.chunks_exact(2).filter_map(|pair| match pair {
+        [peers, clients] => Some(ReplicaAddresses { peers: address(*peers), clients: address(*clients) }),
+        _ => None,
+    });
+    Ok(pairs.collect())
 }
 
 #[cfg(test)]

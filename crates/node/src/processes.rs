@@ -1,6 +1,6 @@
-//! Nodes as child processes: start, wait until they serve, kill, start again, stop.
+//! Nodes as child processes: they are started, awaited, killed, started again and stopped.
 //!
-//! * A child says `ready` on its output stream when it serves; its error stream goes to `node.log` in its folder.
+//! * A child prints `ready` on its output stream when it serves; its error stream goes to `node.log` in its folder.
 //! * Children die with the thread that started them, by a call that the child itself makes: start them from a
 //!   thread that lives as long as the cluster. They are process groups of their own, so Ctrl-C reaches the
 //!   parent alone, which then stops them in order.
@@ -9,7 +9,7 @@
 mod cause;
 
 use crate::exit::Failure;
-use crate::testnet::{node_file, node_folder};
+use crate::layout::{LOG_FILE, node_file, node_folder};
 use quorate_types::ReplicaId;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
@@ -21,44 +21,42 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a child prints when it serves.
+/// The line that a child prints when it serves.
 pub const READY: &str = "ready";
-/// What a child prints before the address that it found in use.
+/// The word that a child prints before an address in use.
 pub const TAKEN: &str = "taken";
-/// Name of the file in a node's folder that its error stream goes to.
-pub const LOG_FILE: &str = "node.log";
 
-/// A log that has grown beyond this is put aside when its node starts.
+/// A longer log is put aside when its node starts.
 const LOG_BYTES_MAX: u64 = 16 << 20;
-/// A node that was asked to stop has so much time before it is killed.
+/// Time that a node has to stop before it is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What happened.
+/// An event of a node, or of this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A node serves.
     Ready(ReplicaId),
     /// A node found an address in use, and ends.
     Taken(ReplicaId, String),
-    /// A node has ended without being told to.
+    /// A node has ended without a request to do so.
     Gone(Gone),
     /// This process was asked to stop.
     Stop,
 }
 
-/// A node that has ended without being told to.
+/// A node that has ended without a request to do so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gone {
-    /// Which.
+    /// Id of the replica.
     pub id: ReplicaId,
     /// Its exit code; `None` when a signal has ended it.
     pub code: Option<i32>,
-    /// How it ended and why, as far as this very process has said it, as one line.
+    /// Its end and the reason for it, as far as this very process has reported it, as one line.
     pub line: String,
 }
 
-/// What the threads that listen to children report.
-enum Heard {
+/// A report of the threads that listen to children.
+enum ChildReport {
     /// A line of the child's output stream.
     Line(ReplicaId, u64, String),
     /// The child's output stream has ended, so the child has or is about to.
@@ -71,10 +69,10 @@ struct Slot {
     folder: PathBuf,
     config: PathBuf,
     child: Option<Child>,
-    /// Which start this is: what is heard of an earlier one does not count.
+    /// Number of this start: reports of an earlier one do not count.
     start: u64,
     ready: bool,
-    /// Length of the log when it was started: what stands before that was said by an earlier process.
+    /// Length of the log at the start: an earlier process has written what stands before that.
     log_start: u64,
 }
 
@@ -83,12 +81,12 @@ pub struct Processes {
     binary: PathBuf,
     insecure: bool,
     nodes: Vec<Slot>,
-    heard: Receiver<Heard>,
-    hear: Sender<Heard>,
+    reports: Receiver<ChildReport>,
+    reporter: Sender<ChildReport>,
     stopping: bool,
 }
 
-/// Why nodes do not serve.
+/// Reasons why nodes do not serve.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotReady {
     /// A node found this address in use.
@@ -117,7 +115,7 @@ impl Processes {
         ids: impl IntoIterator<Item = ReplicaId>,
         insecure: bool,
     ) -> Self {
-        let (hear, heard) = channel();
+        let (reporter, reports) = channel();
         let nodes = ids.into_iter().map(|id| Slot {
             id,
             folder: node_folder(dir, id),
@@ -127,7 +125,7 @@ impl Processes {
             ready: false,
             log_start: 0,
         });
-        Self { binary, insecure, nodes: nodes.collect(), heard, hear, stopping: false }
+        Self { binary, insecure, nodes: nodes.collect(), reports, reporter, stopping: false }
     }
 
     /// Reports it as [`Event::Stop`] when this process is asked to stop.
@@ -135,10 +133,10 @@ impl Processes {
     /// # Errors
     /// When the system refuses.
     pub fn watch_signals(&self) -> Result<(), Failure> {
-        let hear = self.hear.clone();
+        let reporter = self.reporter.clone();
         crate::signals::on_stop(move || {
-            // Nobody listens any more: then nothing is left to stop either.
-            let _ = hear.send(Heard::Stop);
+            // Without a listener nothing is left to stop either.
+            let _ = reporter.send(ChildReport::Stop);
         })
         .map_err(|error| Failure::run(format!("cannot watch signals: {error}")))
     }
@@ -148,12 +146,12 @@ impl Processes {
     /// # Errors
     /// When the system refuses.
     pub fn start(&mut self, id: ReplicaId) -> Result<(), Failure> {
-        let (binary, insecure, hear) = (self.binary.clone(), self.insecure, self.hear.clone());
+        let (binary, insecure, reporter) = (self.binary.clone(), self.insecure, self.reporter.clone());
         let node = self.slot(id)?;
         if node.child.is_some() {
             return Ok(());
         }
-        node.spawn(&binary, insecure, hear)
+        node.spawn(&binary, insecure, reporter)
             .map_err(|error| Failure::run(format!("cannot start node {id} ({}): {error}", binary.display())))
     }
 
@@ -190,27 +188,27 @@ impl Processes {
         self.nodes.iter().any(|node| node.id == id && node.ready)
     }
 
-    /// How many nodes run.
+    /// Number of nodes that run.
     #[must_use]
     pub fn running(&self) -> usize {
         self.nodes.iter().filter(|node| node.child.is_some()).count()
     }
 
-    /// The next thing that happens until `deadline`; `None` when nothing does. Without a deadline it waits for
-    /// as long as it takes.
+    /// Waits for the next event until `deadline`; `None` when there is none. Without a deadline it waits for as long as it
+    /// takes.
     pub fn next_event(&mut self, deadline: Option<Instant>) -> Option<Event> {
         loop {
-            let heard = match deadline {
-                None => self.heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(at) => self.heard.recv_timeout(at.saturating_duration_since(Instant::now())),
+            let report = match deadline {
+                None => self.reports.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => self.reports.recv_timeout(at.saturating_duration_since(Instant::now())),
             };
-            let event = match heard.ok()? {
-                Heard::Stop => {
+            let event = match report.ok()? {
+                ChildReport::Stop => {
                     self.stopping = true;
                     Some(Event::Stop)
                 }
-                Heard::Line(id, start, line) => self.on_line(id, start, &line),
-                Heard::End(id, start) => self.on_end(id, start),
+                ChildReport::Line(id, start, line) => self.on_line(id, start, &line),
+                ChildReport::End(id, start) => self.on_end(id, start),
             };
             if event.is_some() {
                 return event;
@@ -218,7 +216,7 @@ impl Processes {
         }
     }
 
-    /// Takes in what has happened, and says whether this process was ever asked to stop.
+    /// Takes in all events so far. Returns whether this process was ever asked to stop.
     pub fn is_stopping(&mut self) -> bool {
         while self.next_event(Some(Instant::now())).is_some() {}
         self.stopping
@@ -245,7 +243,7 @@ impl Processes {
         }
     }
 
-    /// Kills a node (SIGKILL) and waits for its end. Nothing is reported of it.
+    /// Kills a node (SIGKILL) and waits for its end, which is not reported.
     ///
     /// # Errors
     /// When the system refuses.
@@ -254,7 +252,7 @@ impl Processes {
         node.end_now().map_err(|error| Failure::run(format!("cannot kill node {id}: {error}")))
     }
 
-    /// Has a node do nothing (SIGSTOP) until [`Self::resume`]. One that does not run stays as it is.
+    /// Stops a node (SIGSTOP) until [`Self::resume`]. A node that does not run stays as it is.
     ///
     /// # Errors
     /// When the system refuses.
@@ -262,7 +260,7 @@ impl Processes {
         self.signal(id, Signal::STOP)
     }
 
-    /// Has a node go on (SIGCONT) after [`Self::pause`].
+    /// Continues a node (SIGCONT) after [`Self::pause`].
     ///
     /// # Errors
     /// When the system refuses.
@@ -337,7 +335,7 @@ impl Drop for Processes {
 }
 
 impl Slot {
-    fn spawn(&mut self, binary: &Path, insecure: bool, hear: Sender<Heard>) -> io::Result<()> {
+    fn spawn(&mut self, binary: &Path, insecure: bool, reporter: Sender<ChildReport>) -> io::Result<()> {
         let log = open_log(&self.folder)?;
         self.log_start = log.metadata()?.len();
         let mut command = Command::new(binary);
@@ -353,7 +351,9 @@ impl Slot {
         self.ready = false;
         self.child = Some(child);
         let (id, start) = (self.id, self.start);
-        thread::Builder::new().name(format!("node {id}")).spawn(move || listen(id, start, stdout, &hear))?;
+        thread::Builder::new()
+            .name(format!("node {id}"))
+            .spawn(move || listen(id, start, stdout, &reporter))?;
         Ok(())
     }
 
@@ -366,15 +366,15 @@ impl Slot {
     }
 }
 
-fn listen(id: ReplicaId, start: u64, stdout: Option<ChildStdout>, hear: &Sender<Heard>) {
+fn listen(id: ReplicaId, start: u64, stdout: Option<ChildStdout>, reporter: &Sender<ChildReport>) {
     let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()).map_while(Result::ok);
     for line in lines {
-        if hear.send(Heard::Line(id, start, line)).is_err() {
+        if reporter.send(ChildReport::Line(id, start, line)).is_err() {
             return;
         }
     }
-    // When nobody listens any more, there is nobody to tell.
-    let _ = hear.send(Heard::End(id, start));
+    // Without a listener the report is not needed.
+    let _ = reporter.send(ChildReport::End(id, start));
 }
 
 fn pid_of(child: &Child) -> Option<Pid> {

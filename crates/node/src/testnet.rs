@@ -1,58 +1,47 @@
-//! Making clusters: keys, configuration, one formatted folder for each node.
-//!
-//! ```text
-//! DIR/cluster.toml               equal for everybody, no secrets
-//! DIR/clients/admin.key          key of the client that registers others
-//! DIR/clients/kv.key             key of a client that is registered from the start, named after the service
-//! DIR/node0/node.toml            what may differ
-//! DIR/node0/{replica,link}.key   the node's own secrets
-//! DIR/node0/data/                log and snapshots
-//! ```
-//!
-//! No secret of one node is in another node's folder, so each can be moved to its own machine together with
-//! `cluster.toml`.
+//! Making clusters: keys, configuration, one formatted folder for each node. [`crate::layout`] names the files.
 
-use crate::commands::node::{Refused, rehearse};
-use crate::config::{
-    Applied, ClusterConfig, ConfigError, DiskLimits, Durability, LinkAuth, NodeConfig, NodeKeys,
-    ReplicaAddresses, Settings,
-};
+use crate::config::{Applied, ClusterConfig, DiskLimits, Durability, NodeConfig, NodeKeys, Settings};
 use crate::exit::Failure;
-use crate::keys;
+use crate::layout::{ADMIN_KEY, node_file, node_folder};
+use crate::ports::free_addresses;
+use crate::processes::{NotReady, Processes};
+use crate::serve::{Refused, rehearse};
 use crate::service::Service;
+use quorate_client::cluster::LinkMode;
+use quorate_client::config::CLUSTER_FILE;
+use quorate_client::config::{ConfigError, ReplicaAddresses};
+use quorate_client::keys;
 use quorate_consensus::{Entry, Synchrony};
 use quorate_crypto::SigningKey;
-use quorate_sim::smallest;
-use quorate_storage::folder::{self, Identity};
+use quorate_storage::folder;
 use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{BodyLimits, ClientAuth, Genesis, Member, ReplicaId};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Name of the file that all share.
-pub const CLUSTER_FILE: &str = "cluster.toml";
-/// Path of the key of the client that registers others, inside the folder of a cluster.
-pub const ADMIN_KEY: &str = "clients/admin.key";
-/// Path of the key that `quorate kv` uses, inside the folder of a cluster of the key-value store.
-pub const KV_KEY: &str = "clients/kv.key";
+/// Time that nodes have until they serve.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// Times that new ports are chosen at the start.
+const MOVES_MAX: u32 = 10;
 
-/// What kind of cluster to make.
+/// The cluster to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it replicates.
+    /// The service that it replicates.
     pub service: Service,
     /// The protocol.
     pub entry: &'static Entry,
-    /// Where each replica is reached, and listens; their number is n.
+    /// The addresses at which each replica is reached and listens; their number is n.
     pub addresses: Vec<ReplicaAddresses>,
-    /// How clients prove who they are.
+    /// The authentication of clients.
     pub client_auth: ClientAuth,
-    /// How connections are protected.
-    pub link_auth: LinkAuth,
-    /// What a promise waits for.
+    /// The protection of connections.
+    pub links: LinkMode,
+    /// The durability that a promise waits for.
     pub durability: Durability,
-    /// What else is not to be as usual.
+    /// Further settings that differ from the defaults.
     pub settings: Settings,
 }
 
@@ -61,7 +50,7 @@ impl Plan {
     #[must_use]
     pub fn is_insecure(&self) -> bool {
         self.client_auth == ClientAuth::None
-            || self.link_auth == LinkAuth::Plain
+            || self.links == LinkMode::Plain
             || self.durability == Durability::None
     }
 }
@@ -73,7 +62,7 @@ pub struct Testnet {
     durability: Durability,
     /// Its shared configuration.
     pub cluster: ClusterConfig,
-    /// What nodes may choose of the protocol's parameters: the same at all of them, at first what the plan sets.
+    /// The protocol's parameters that nodes may choose. All nodes have the same ones, at first those of the plan.
     pub params: toml::Table,
     disk: DiskLimits,
 }
@@ -143,7 +132,7 @@ impl Draft {
             write(folder.join("replica.key"), &keys.replica)?;
             write(folder.join("link.key"), &keys.link)?;
             let salt = keys::random_u64().map_err(Failure::run)?;
-            folder::format(&folder.join("data"), &identity(&cluster, id), salt).map_err(Failure::run)?;
+            folder::format(&folder.join("data"), &cluster.identity(id), salt).map_err(Failure::run)?;
         }
         let testnet = Testnet { dir: dir.to_owned(), durability: self.durability, cluster, params, disk };
         testnet.write()?;
@@ -151,7 +140,7 @@ impl Draft {
     }
 }
 
-/// What is wrong with a configuration that no file holds yet.
+/// Makes a failure of a mistake in a configuration that no file holds yet.
 fn refused(error: &ConfigError) -> Failure {
     let option = if error.field.starts_with("replicas") { "--addresses" } else { "--set" };
     Failure::usage(format!("{option}: {}: {}", error.field, error.problem))
@@ -168,18 +157,6 @@ fn node_config(
     (node.durability, node.disk) = (durability, disk);
     node.local_params.clone_from(params);
     node
-}
-
-/// The folder of a replica's node.
-#[must_use]
-pub fn node_folder(dir: &Path, id: ReplicaId) -> PathBuf {
-    dir.join(format!("node{id}"))
-}
-
-/// The configuration file of a replica's node.
-#[must_use]
-pub fn node_file(dir: &Path, id: ReplicaId) -> PathBuf {
-    node_folder(dir, id).join("node.toml")
 }
 
 impl Testnet {
@@ -205,12 +182,12 @@ impl Testnet {
         made
     }
 
-    /// What somebody who makes such a cluster should know, if anything: it tolerates nobody.
+    /// Returns a warning about such a cluster, if there is one: it tolerates no fault.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let (entry, n) = (self.cluster.entry, self.cluster.n());
         let name = entry.spec.name;
-        (self.cluster.genesis.f == 0).then(|| match smallest(entry, 1) {
+        (self.cluster.genesis.f == 0).then(|| match entry.smallest(1) {
             least if least > n => format!(
                 "{name} with {n} replicas tolerates no faulty one; {least} are needed to tolerate one"
             ),
@@ -237,6 +214,28 @@ impl Testnet {
         self.write()
     }
 
+    /// Starts all nodes of a cluster that was just made, and waits until they serve. A port that was free when it was
+    /// chosen can be taken since: then the cluster gets other ports.
+    ///
+    /// # Errors
+    /// When a node does not serve, or ports are taken again and again.
+    pub fn start(&mut self, nodes: &mut Processes) -> Result<(), Failure> {
+        let ids = nodes.ids();
+        let mut moves = 0;
+        loop {
+            nodes.start_all()?;
+            match nodes.wait_ready(&ids, START_PATIENCE) {
+                Ok(()) => return Ok(()),
+                Err(NotReady::Taken(_)) if moves < MOVES_MAX => {
+                    moves += 1;
+                    nodes.stop_all();
+                    self.move_to(free_addresses(ids.len())?)?;
+                }
+                Err(why) => return Err(why.into()),
+            }
+        }
+    }
+
     /// Writes the configuration as it is now: before the first start.
     ///
     /// # Errors
@@ -249,12 +248,6 @@ impl Testnet {
         }
         replace(&self.dir.join(CLUSTER_FILE), &self.cluster.to_toml())
     }
-}
-
-/// What the data folder of a replica must say.
-#[must_use]
-pub fn identity(cluster: &ClusterConfig, id: ReplicaId) -> Identity {
-    Identity { cluster: cluster.cluster_id(), replica: id, protocol: cluster.genesis.protocol }
 }
 
 fn cluster(
@@ -284,7 +277,7 @@ fn cluster(
         salt: keys::random().map_err(Failure::run)?,
     };
     genesis.check().map_err(Failure::usage)?;
-    Ok(ClusterConfig::new(genesis, plan.entry, shared, plan.link_auth, plan.addresses.clone()))
+    Ok(ClusterConfig::new(genesis, plan.entry, shared, plan.links, plan.addresses.clone()))
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> Failure + '_ {

@@ -4,16 +4,19 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 use quorate_app::{Application, At, RestoreError, Snapshot};
-use quorate_client::{Client, Options};
-use quorate_node::commands::up::free_addresses;
-use quorate_node::config::{Durability, LinkAuth, Settings};
-use quorate_node::processes::{Event, LOG_FILE, Processes};
-use quorate_node::service::{self, Service};
-use quorate_node::testnet::{Plan, Testnet, node_folder};
-use quorate_node::{keys, trial};
+use quorate_client::cluster::LinkMode;
+use quorate_client::keys;
+use quorate_client::{Client, Options, driver};
+use quorate_node::Service;
+use quorate_node::config::{Durability, Settings};
+use quorate_node::layout::{LOG_FILE, node_folder};
+use quorate_node::ports::free_addresses;
+use quorate_node::processes::{Event, Processes};
+use quorate_node::testnet::{Plan, Testnet};
 use quorate_types::digest::context;
 use quorate_types::{ClientAuth, Digest, ReplicaId};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -60,7 +63,7 @@ impl Application for Faulty {
 fn main() -> ExitCode {
     // What the clusters below start, as `up` would.
     if std::env::args().nth(1).as_deref() == Some("node") {
-        return service::main(FAULTY);
+        return quorate_node::main(FAULTY);
     }
     states_that_differ_are_an_alarm_at_the_first_checkpoint();
     println!("states_that_differ_are_an_alarm_at_the_first_checkpoint ... ok");
@@ -83,7 +86,7 @@ impl Cluster {
             entry: quorate_protocols::find("pbft").unwrap(),
             addresses: free_addresses(4).unwrap(),
             client_auth: ClientAuth::Signature,
-            link_auth: LinkAuth::Tls,
+            links: LinkMode::Tls,
             durability: Durability::Fsync,
             settings: Settings::default(),
         };
@@ -91,7 +94,7 @@ impl Cluster {
         let mut testnet = Testnet::create(folder.path(), &plan).unwrap();
         let program = std::env::current_exe().unwrap();
         let mut nodes = Processes::new(program, folder.path(), testnet.cluster.ids(), false);
-        trial::start(&mut nodes, &mut testnet).unwrap();
+        testnet.start(&mut nodes).unwrap();
         Self { nodes, testnet, folder }
     }
 
@@ -102,8 +105,11 @@ impl Cluster {
 
     /// What `status` says of the alarms of each replica.
     fn alarms(&self) -> Vec<Vec<String>> {
-        let statuses = trial::statuses(&self.testnet.cluster.client_info(), Duration::from_secs(5)).unwrap();
-        let texts = |list: &serde_json::Value| {
+        let answers = driver::status(self.testnet.cluster.client_info(), Duration::from_secs(5)).unwrap();
+        let parsed = |answer: Result<String, String>| serde_json::from_str(&answer.ok()?).ok();
+        let statuses: Vec<Value> =
+            answers.into_iter().map(|answer| parsed(answer).unwrap_or(Value::Null)).collect();
+        let texts = |list: &Value| {
             list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
         };
         statuses.iter().map(|status| texts(&status["alarms"])).collect()
@@ -143,7 +149,7 @@ fn states_that_differ_are_an_alarm_at_the_first_checkpoint() {
         alarms = cluster.alarms();
     }
     for (id, alarms) in cluster.testnet.cluster.ids().zip(&alarms) {
-        assert!(alarms[0].contains(&format!("this one ({id}) says ")), "{alarms:?}");
+        assert!(alarms[0].contains(&format!("this one ({id}) signed ")), "{alarms:?}");
         let log = cluster.log(id);
         assert!(log.lines().any(|line| line.contains("ERROR") && line.contains(begin)), "{log}");
     }

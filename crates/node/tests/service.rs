@@ -7,31 +7,50 @@
 #[path = "../../../examples/application.rs"]
 mod application;
 
+#[allow(dead_code, unreachable_pub, reason = "a program of its own")]
+#[path = "../../../examples/client.rs"]
+mod client;
+
 use application::Locks;
+use quorate_app::OnMap;
+use quorate_client::cluster::LinkMode;
+use quorate_client::keys;
 use quorate_client::{Client, Options, driver};
-use quorate_node::commands::up::free_addresses;
-use quorate_node::config::{Durability, LinkAuth, Settings};
+use quorate_node::Service;
+use quorate_node::config::{Durability, Settings};
+use quorate_node::layout::{ADMIN_KEY, node_file};
+use quorate_node::ports::free_addresses;
 use quorate_node::processes::Processes;
-use quorate_node::service::{self, Service};
-use quorate_node::testnet::{ADMIN_KEY, Plan, Testnet, node_file};
-use quorate_node::{keys, trial};
+use quorate_node::testnet::{Plan, Testnet};
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-const LOCKS: Service = Service::of::<Locks>();
+/// Set in the environment of a process of this program that serves the key-value store instead.
+const AS_STORE: &str = "QUORATE_TEST_AS_STORE";
+const LOCKS: Service = Service::of::<OnMap<Locks>>();
 
 fn main() -> ExitCode {
     // What the cluster below starts, as `up` would.
-    if std::env::args().nth(1).as_deref() == Some("node") {
-        return service::main(LOCKS);
+    if std::env::args().nth(1).is_some_and(|command| command == "node" || command == "call") {
+        let is_store = std::env::var_os(AS_STORE).is_some();
+        return quorate_node::main(if is_store { Service::KV } else { LOCKS });
     }
     let (folder, testnet, mut nodes) = start();
+    client_takes_a_lock_and_gives_it_back(folder.path());
+    call_asks_the_service_from_the_command_line(folder.path());
     locks_are_replicated(folder.path(), &testnet, &mut nodes);
-    another_service_is_refused(folder.path());
-    println!("locks_are_replicated ... ok\nanother_service_is_refused ... ok");
+    program_of_another_service_is_refused(folder.path());
+    for name in [
+        "client_takes_a_lock_and_gives_it_back",
+        "call_asks_the_service_from_the_command_line",
+        "locks_are_replicated",
+        "program_of_another_service_is_refused",
+    ] {
+        println!("{name} ... ok");
+    }
     ExitCode::SUCCESS
 }
 
@@ -42,7 +61,7 @@ fn start() -> (tempfile::TempDir, Testnet, Processes) {
         entry: quorate_protocols::find("pbft").unwrap(),
         addresses: free_addresses(4).unwrap(),
         client_auth: ClientAuth::Signature,
-        link_auth: LinkAuth::Tls,
+        links: LinkMode::Tls,
         durability: Durability::Fsync,
         settings: Settings::default(),
     };
@@ -50,8 +69,33 @@ fn start() -> (tempfile::TempDir, Testnet, Processes) {
     let mut testnet = Testnet::create(folder.path(), &plan).unwrap();
     let program = std::env::current_exe().unwrap();
     let mut nodes = Processes::new(program, folder.path(), testnet.cluster.ids(), false);
-    trial::start(&mut nodes, &mut testnet).unwrap();
+    testnet.start(&mut nodes).unwrap();
     (folder, testnet, nodes)
+}
+
+/// The example of a client needs the cluster's folder and nothing else.
+fn client_takes_a_lock_and_gives_it_back(folder: &Path) {
+    assert_eq!(client::run(folder).unwrap(), ["granted 1", "held 1", "released"]);
+}
+
+fn call_asks_the_service_from_the_command_line(folder: &Path) {
+    let call = |args: &[&str]| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let ran = command.arg("call").arg("--cluster").arg(folder).args(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (ran.status.code(), text(ran.stdout), text(ran.stderr))
+    };
+    let said = |text: &str| (Some(0), text.to_owned(), String::new());
+    assert_eq!(call(&["acquire desk"]), said("granted 2\n"));
+    let operation = folder.join("operation");
+    std::fs::write(&operation, "look desk").unwrap();
+    assert_eq!(call(&["--file", operation.to_str().unwrap()]), said("held 2\n"));
+    let digits = quorate_types::digest::hex(b"release desk");
+    assert_eq!(call(&["--hex", &digits, "--json"]), said("{\"result\":\"released\"}\n"));
+    assert_eq!(call(&["look desk", "--out", "-"]), said("free"));
+    let (code, out, error) = call(&["look desk", "--key", "/none.key"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(error.starts_with("error: /none.key: ") && error.lines().count() == 1, "{error}");
 }
 
 fn locks_are_replicated(folder: &Path, testnet: &Testnet, nodes: &mut Processes) {
@@ -64,12 +108,12 @@ fn locks_are_replicated(folder: &Path, testnet: &Testnet, nodes: &mut Processes)
     assert_eq!(admin.register(&[bens.public()]).unwrap(), 1);
     let mut ben = connect(bens);
 
-    assert_eq!(ask(&mut anna, "acquire printer"), "granted 1");
-    assert_eq!(ask(&mut ben, "acquire printer"), "held 1");
+    assert_eq!(ask(&mut anna, "acquire printer"), "granted 3");
+    assert_eq!(ask(&mut ben, "acquire printer"), "held 3");
     assert_eq!(ask(&mut ben, "release printer"), "not yours");
     nodes.kill(ReplicaId(3)).unwrap();
     assert_eq!(ask(&mut anna, "release printer"), "released");
-    assert_eq!(ask(&mut ben, "acquire printer"), "granted 2");
+    assert_eq!(ask(&mut ben, "acquire printer"), "granted 4");
     nodes.start(ReplicaId(3)).unwrap();
 
     // The one that was away catches up, and all of them are in the same state.
@@ -89,11 +133,12 @@ fn locks_are_replicated(folder: &Path, testnet: &Testnet, nodes: &mut Processes)
     }
 }
 
-/// A cluster of locks is none of the key-value store: the program says so and starts nothing.
-fn another_service_is_refused(folder: &Path) {
+/// A program that serves the key-value store refuses the folder of a cluster of locks, and starts nothing.
+fn program_of_another_service_is_refused(folder: &Path) {
     let file = node_file(folder, ReplicaId(0));
+    let program = std::env::current_exe().unwrap();
     let ran =
-        Command::new(env!("CARGO_BIN_EXE_quorate")).arg("node").arg("--config").arg(file).output().unwrap();
+        Command::new(program).env(AS_STORE, "1").arg("node").arg("--config").arg(file).output().unwrap();
     let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(2), "{said}");
     assert!(

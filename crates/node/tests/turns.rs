@@ -1,5 +1,5 @@
-//! What one turn may take upon itself, and what a refused message leaves behind: hosts in memory, handed from test
-//! to test by hand, so that every turn is seen.
+//! Turns of hosts in memory: the limits of one turn, and the effects of refused messages. Each test hands frames from
+//! host to host, so that it sees every turn.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, reason = "tests")]
 
@@ -9,7 +9,7 @@ use quorate_crypto::{Scheme, SigningKey};
 use quorate_host::{Host, HostSetup, Outgoing, TurnEnd};
 use quorate_protocols::pbft::PbftMessage;
 use quorate_protocols::sync_hotstuff::SyncMessage;
-use quorate_replica::{ConnId, HostMessage, Setup, Source};
+use quorate_replica::{ConnId, FrameSource, HostMessage, ReplicaSetup};
 use quorate_storage::MemDisk;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::codec::Wire as _;
@@ -26,14 +26,14 @@ use std::sync::Arc;
 
 const CLIENT: ClientId = PublicKey([7; 32]);
 
-/// What left a host.
+/// Everything that left a host.
 #[derive(Default)]
 struct Left {
     frames: Vec<(To, u8, Vec<u8>)>,
     rejected: Vec<&'static str>,
     urgent: Vec<Option<ReplicaId>>,
     clock: Rc<Cell<u64>>,
-    /// What it takes to write to the sockets, in nanoseconds: it comes just before the disk is asked, as a slow disk would.
+    /// The duration of a write to the sockets, in nanoseconds. It precedes the sync, like the delay of a slow disk.
     flush_ns: u64,
 }
 
@@ -51,7 +51,7 @@ impl Outgoing for Left {
     fn flush(&mut self) {
         self.clock.set(self.clock.get() + self.flush_ns);
     }
-    fn rejected(&mut self, _: Source, _: Kind, reason: &'static str, _: bool) {
+    fn rejected(&mut self, _: FrameSource, _: Kind, reason: &'static str, _: bool) {
         self.rejected.push(reason);
     }
     fn trace(&mut self, _: Note) {}
@@ -61,14 +61,14 @@ impl Outgoing for Left {
 }
 
 impl Left {
-    /// The messages between hosts among what left.
+    /// Returns the messages between hosts that left.
     fn host_messages(&self) -> impl Iterator<Item = HostMessage> {
         let bodies = self.frames.iter().filter(|(_, frame_type, _)| *frame_type == frame::HOST);
-        // A signed message has its signature behind it.
+        // A signed message has its signature at the end.
         bodies.filter_map(|(_, _, body)| HostMessage::from_bytes(body).ok())
     }
 
-    /// How many messages of the protocol of this kind left.
+    /// Returns the number of protocol messages of this kind that left.
     fn count(&self, kind: &str) -> usize {
         let entry = quorate_protocols::find("pbft").unwrap();
         let bodies = self.frames.iter().filter(|(_, frame_type, _)| *frame_type == frame::PROTOCOL);
@@ -81,7 +81,7 @@ impl Left {
     }
 }
 
-/// Replicas whose links lose nothing.
+/// Replicas whose links lose no frame.
 struct Cluster {
     hosts: Vec<Host<MemDisk>>,
     left: Vec<Left>,
@@ -104,7 +104,7 @@ impl Cluster {
             f: (entry.spec.faults)(n) as u16,
             members: keys.iter().map(|key| Member { sign: key.public(), link: key.public() }).collect(),
             client_auth: ClientAuth::None,
-            // Every bundle is a block of its own.
+            // Each bundle is a block of its own.
             bodies: BodyLimits { block_bundles_max: 1, ..BodyLimits::default() },
             client_window: 1_024,
             clients_max: 64,
@@ -120,7 +120,7 @@ impl Cluster {
         let committee = Arc::new(genesis.committee());
         let mut left = Vec::new();
         let hosts = keys.into_iter().zip(committee.ids()).map(|(key, me)| {
-            let replica = Setup {
+            let replica = ReplicaSetup {
                 me,
                 committee: Arc::clone(&committee),
                 genesis: Arc::clone(&genesis),
@@ -147,7 +147,7 @@ impl Cluster {
         Self { hosts, left, now: Time(1), bundles: 0 }
     }
 
-    /// One turn of one replica, which checks and executes as long as `more` says.
+    /// Takes one turn of a replica, which checks and executes as long as `more` returns true.
     fn turn(&mut self, id: usize, mut more: impl FnMut() -> bool) -> TurnEnd {
         let Self { hosts, left, now, .. } = self;
         left[id].clock.set(now.0);
@@ -156,13 +156,13 @@ impl Cluster {
         end
     }
 
-    /// One turn of one replica whose sockets hold more than it has read.
+    /// Takes one turn of a replica whose sockets have more frames than it has read.
     fn flooded_turn(&mut self, id: usize) {
         let Self { hosts, left, now, .. } = self;
         hosts[id].turn(*now, Some(*now), false, &mut |_| true, &mut left[id]).unwrap();
     }
 
-    /// Carries everything and takes turns until nobody has anything to do.
+    /// Carries all frames and takes turns until every host is idle.
     fn settle(&mut self) {
         loop {
             let mut quiet = true;
@@ -192,7 +192,7 @@ impl Cluster {
         }
     }
 
-    /// A bundle of the client arrives at the leader.
+    /// Hands a bundle of the client to the leader.
     fn bundle(&mut self, kind: BundleKind, session: SessionId) {
         self.bundle_at(0, kind, session);
     }
@@ -215,14 +215,14 @@ impl Cluster {
         self.hosts[id].client_bundle(ConnId(1), &body);
     }
 
-    /// The client's session, opened.
+    /// Opens the client's session.
     fn session(&mut self) -> SessionId {
         self.bundle(BundleKind::Open, SessionId::default());
         self.settle();
         self.hosts[0].executor().execution().opened(&CLIENT, BundleNo(1)).unwrap()
     }
 
-    /// What replica 0 says to 1 was decided from height 1 on.
+    /// Returns the ids from height 1 on that replica 0 reports to 1.
     fn decided(&mut self) -> Vec<BlockId> {
         let ask = HostMessage::AskDecided(Height(1)).to_bytes();
         self.hosts[0].peer_frame(ReplicaId(1), frame::HOST, &ask);
@@ -234,14 +234,14 @@ impl Cluster {
         ids.unwrap()
     }
 
-    /// A replica asks replica 0 for a block.
+    /// Lets a replica ask replica 0 for a block.
     fn ask_block(&mut self, from: u16, id: BlockId, height: u64) {
         let height = Height(height);
         let ask = HostMessage::AskBlock { id, height, above: height }.to_bytes();
         self.hosts[0].peer_frame(ReplicaId(from), frame::HOST, &ask);
     }
 
-    /// Heights of the blocks that replica 0 hands to a peer, and how often it says that it does not have one.
+    /// Returns the heights of the blocks that replica 0 sent to a peer, and the number of its refusals.
     fn blocks_to(&self, peer: u16) -> (Vec<u64>, usize) {
         let (mut blocks, mut none) = (Vec::new(), 0);
         let frames = self.left[0].frames.iter();
@@ -257,7 +257,7 @@ impl Cluster {
         (blocks, none)
     }
 
-    /// One turn of replica 0: how it ends, and what it hands to 1.
+    /// Takes one turn of replica 0. Returns its end, and the blocks and refusals for 1.
     fn handing_turn(&mut self) -> (TurnEnd, Vec<u64>, usize) {
         self.left[0].frames.clear();
         let end = self.turn(0, || true);
@@ -270,10 +270,10 @@ impl Cluster {
     }
 }
 
-/// A replica that fell behind would keep its peers waiting if it executed everything at once: however often a turn
-/// goes round, for disk and own messages, it executes for one slice.
+/// A replica that executed everything at once after it fell behind would keep its peers waiting. A turn executes for
+/// one slice, however many rounds it takes for the disk and own messages.
 #[test]
-fn a_turn_executes_for_one_slice() {
+fn turn_executes_for_one_slice() {
     let mut cluster = Cluster::new(1);
     let session = cluster.session();
     let before = cluster.executed(0);
@@ -281,7 +281,7 @@ fn a_turn_executes_for_one_slice() {
         cluster.bundle(BundleKind::Requests, session);
     }
     let mut heights = Vec::new();
-    // Time for everything but a second block.
+    // There is time for everything but a second block.
     let mut turns = 0;
     while cluster.executed(0) < before + 5 {
         turns += 1;
@@ -297,10 +297,10 @@ fn a_turn_executes_for_one_slice() {
     }
 }
 
-/// Where safety rests on a bound on delays, a liar must not make others late: signatures that do not hold cost much to
-/// check, and however many it sends, the others are heard in the same turn and the rest waits for its own.
+/// If safety rests on a bound on delays, a liar must not make others late. Bad signatures are expensive to check.
+/// However many arrive, the others are heard in the same turn, and the rest waits for its own turns.
 #[test]
-fn a_flood_of_bad_signatures_holds_up_nobody() {
+fn flood_of_bad_signatures_delays_no_other_peer() {
     const FLOOD: usize = 3_000;
     let mut cluster = Cluster::of("sync-hotstuff", 3);
     cluster.settle();
@@ -321,8 +321,12 @@ fn a_flood_of_bad_signatures_holds_up_nobody() {
     assert!((1..=256).contains(&(checked(&cluster) - before)), "{}", checked(&cluster) - before);
     let answers = |left: &Left| left.host_messages().any(|it| matches!(it, HostMessage::ProbeAnswer { .. }));
     assert!(answers(&cluster.left[1]));
-    assert_eq!(cluster.hosts[1].held().iter().collect::<Vec<_>>(), [ReplicaId(0)], "it is not read on");
-    // It is known now for what it does.
+    assert_eq!(
+        cluster.hosts[1].paused_peers().iter().collect::<Vec<_>>(),
+        [ReplicaId(0)],
+        "its socket is paused"
+    );
+    // The peer is a suspect now.
     let mut turns = 0;
     loop {
         before = checked(&cluster);
@@ -335,15 +339,15 @@ fn a_flood_of_bad_signatures_holds_up_nobody() {
     }
     assert!(turns > 300, "{turns}");
     assert_eq!(cluster.left[1].rejected.iter().filter(|why| **why == "bad signature").count(), FLOOD);
-    assert!(cluster.hosts[1].held().is_empty());
+    assert!(cluster.hosts[1].paused_peers().is_empty());
 }
 
-/// What `Host::turn` takes for long.
+/// The duration after which the release gate notices a stall.
 const LONG_NS: u64 = 5_000_000;
-/// Delta of `sync-hotstuff`.
+/// Δ of `sync-hotstuff`.
 const DELTA_NS: u64 = 50_000_000;
 
-/// Three replicas whose safety rests on a bound on delays, and a client's session.
+/// Returns three replicas whose safety rests on a bound on delays, and a client's session.
 fn synchronous() -> (Cluster, SessionId) {
     let mut cluster = Cluster::of("sync-hotstuff", 3);
     for (id, peer) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
@@ -359,14 +363,14 @@ fn synchronous() -> (Cluster, SessionId) {
 }
 
 impl Cluster {
-    /// Hands on what left a replica.
+    /// Delivers the frames that left a replica.
     fn carry(&mut self, from: usize) {
         for (to, frame_type, body) in std::mem::take(&mut self.left[from].frames) {
             self.deliver(from, to, frame_type, &body);
         }
     }
 
-    /// The leader, replica 1, proposes a block, for which replica 0 votes; 2 has been told of both.
+    /// Lets the leader, replica 1, propose a block, and replica 0 vote for it. Replica 2 receives both messages.
     fn propose(&mut self, session: SessionId) {
         self.bundle_at(1, BundleKind::Requests, session);
         for id in [1, 0, 1, 0] {
@@ -375,9 +379,9 @@ impl Cluster {
         }
     }
 
-    /// Votes that have left replica 2 since the last call.
+    /// Returns the number of votes that have left replica 2 since the last call.
     fn votes(&mut self) -> usize {
-        // Behind each stands its signature.
+        // Each vote has its signature at the end.
         let entry = quorate_protocols::find("sync-hotstuff").unwrap();
         let is_vote = |body: &[u8]| {
             entry.decode_frame(body).is_ok_and(|(message, _)| message.kind().as_str() == "vote")
@@ -388,16 +392,16 @@ impl Cluster {
     }
 }
 
-/// What was said before a sync that takes long leaves when all is read that has come meanwhile, and not when a turn comes that
-/// needs no sync: under load there is none.
+/// A vote from before a slow sync leaves when everything that arrived meanwhile was read. It does not wait for a turn
+/// without a sync: under load there is none.
 #[test]
-fn votes_leave_although_each_sync_takes_long() {
+fn vote_leaves_although_each_sync_is_slow() {
     for sync_ns in [LONG_NS + 1, DELTA_NS / 4 + 1] {
         let (mut cluster, session) = synchronous();
         cluster.left[2].flush_ns = sync_ns;
         cluster.propose(session);
         cluster.turn(2, || true);
-        assert_eq!(cluster.votes(), 0, "what lies unread may be what keeps it from voting");
+        assert_eq!(cluster.votes(), 0, "an unread message may forbid the vote");
         for round in 0..5 {
             cluster.propose(session);
             cluster.turn(2, || true);
@@ -406,9 +410,10 @@ fn votes_leave_although_each_sync_takes_long() {
     }
 }
 
-/// Who stands still between reading and voting knows no more of what has come meanwhile than whoever waits for the disk.
+/// A replica that stands still between reading and voting knows no more of later messages than one that waits for the
+/// disk.
 #[test]
-fn no_vote_leaves_after_a_pause_before_all_is_read() {
+fn vote_is_held_after_a_standstill_until_all_is_read() {
     let (mut cluster, session) = synchronous();
     let clock = Rc::clone(&cluster.left[2].clock);
     for pauses_ns in [vec![DELTA_NS / 2 + 1], vec![3 * DELTA_NS], vec![DELTA_NS / 2 + 1, DELTA_NS + 1]] {
@@ -426,9 +431,9 @@ fn no_vote_leaves_after_a_pause_before_all_is_read() {
     }
 }
 
-/// To write may take as long as to sync: what was put off leaves before what its turn writes, or waits for another turn.
+/// A write may take as long as a sync. A held vote leaves before the turn writes, or waits for another turn.
 #[test]
-fn what_was_put_off_does_not_leave_after_a_long_write() {
+fn held_vote_does_not_leave_after_a_slow_write() {
     let (mut cluster, session) = synchronous();
     for (write_ns, votes) in [(DELTA_NS / 4 + 1, 0), (DELTA_NS + 1, 0), (0, 3)] {
         cluster.left[2].flush_ns = write_ns;
@@ -438,9 +443,9 @@ fn what_was_put_off_does_not_leave_after_a_long_write() {
     }
 }
 
-/// A wait begins when its vote has left, and not when the disk has been asked once more.
+/// A timer begins when its vote has left, not after the next sync.
 #[test]
-fn waits_begin_before_the_disk_is_asked_again() {
+fn timer_begins_when_its_vote_has_left() {
     let (mut cluster, session) = synchronous();
     let slow_ns = LONG_NS + 1;
     cluster.left[2].flush_ns = slow_ns;
@@ -456,17 +461,17 @@ fn waits_begin_before_the_disk_is_asked_again() {
                 cluster.now = cluster.now.plus(1_000_000);
                 cluster.settle();
             }
-            // It was flushed twice before: what the turn writes, and the vote.
+            // The sockets were flushed twice before: for this turn's entries, and for the vote.
             let waited_ns = cluster.now.since(began.plus(2 * slow_ns));
             assert!((2 * DELTA_NS..2 * DELTA_NS + 3_000_000).contains(&waited_ns), "{waited_ns}");
         }
     }
 }
 
-/// A link loses words only where it loses what a peer has said on their lane. Bodies that a laggard asked for take neither a vote
-/// that has come nor its link's good name with them, nor does what was said to somebody who was away.
+/// Only a lost consensus message of the peer is a gap. A lost body or answer drops no vote that has arrived and does
+/// not make the link late. Nor does the loss of own messages to a peer that was away.
 #[test]
-fn what_is_not_a_word_is_no_gap() {
+fn only_a_lost_consensus_message_of_the_peer_is_a_gap() {
     let (mut cluster, session) = synchronous();
     for (lane, is_incoming, lost) in [
         (Lane::Consensus, true, 1),
@@ -483,7 +488,7 @@ fn what_is_not_a_word_is_no_gap() {
         let swept = cluster.left[2].rejected.iter().filter(|why| **why == "before a gap").count();
         assert_eq!(usize::from(swept > 0), lost, "{lane:?} {is_incoming}");
     }
-    // Where no bound matters both sides say again what matters, whatever was lost.
+    // Without a bound both sides send again what matters, whichever frames were lost.
     let pbft = Cluster::new(4);
     for lane in Lane::ALL {
         assert!(
@@ -492,9 +497,9 @@ fn what_is_not_a_word_is_no_gap() {
     }
 }
 
-/// Reading for laggards must not hold up the others: a few blocks a turn, and nothing that was asked for is lost.
+/// Reads for peers that are behind must not delay the others: a turn reads a few blocks, and no question is lost.
 #[test]
-fn a_turn_reads_a_few_blocks_for_laggards() {
+fn turn_reads_a_few_blocks_for_peers_that_are_behind() {
     const PER_TURN: usize = 8;
     let mut cluster = Cluster::new(4);
     let session = cluster.session();
@@ -503,7 +508,7 @@ fn a_turn_reads_a_few_blocks_for_laggards() {
         cluster.settle();
     }
     assert_eq!(cluster.executed(0), 28);
-    // What is asked for lies below the stable checkpoint: it is on disk alone.
+    // These blocks are below the stable checkpoint, so they are on disk alone.
     let ids = cluster.decided();
     let asked = 20;
     for (id, height) in ids.iter().zip(1..=asked) {
@@ -520,10 +525,10 @@ fn a_turn_reads_a_few_blocks_for_laggards() {
     assert_eq!(given, (1..=asked).collect::<Vec<u64>>());
 }
 
-/// Whoever asks for more than can be read, again and again, waits behind itself: the others are answered by turns with it,
-/// and what there is no room for is told not to be here, so that whoever means it asks somebody else.
+/// Questions beyond the maximum wait behind the questions of the same peer: the others have turns between them. A
+/// question without room is refused, so that its peer can ask another replica.
 #[test]
-fn who_asks_for_much_keeps_nobody_from_catching_up() {
+fn questions_of_one_peer_keep_no_other_from_catching_up() {
     let mut cluster = Cluster::new(4);
     let session = cluster.session();
     for _ in 0..27 {
@@ -551,10 +556,10 @@ fn who_asks_for_much_keeps_nobody_from_catching_up() {
     assert!(none > 3_000, "{none}");
 }
 
-/// A block may be as long as a thousand others: bytes count as well, and no body is read for whoever does not know what was
+/// A block may be as long as a thousand others, so bytes count as well. No body is read for an id that was not
 /// decided.
 #[test]
-fn a_turn_reads_for_laggards_as_much_as_one_full_block() {
+fn turn_reads_at_most_the_bytes_of_one_full_block() {
     const LARGE: usize = 200 << 10;
     let mut cluster = Cluster::new(4);
     let session = cluster.session();
@@ -596,10 +601,10 @@ fn proposal(payload: PayloadId) -> PbftMessage {
     PbftMessage::PrePrepare { view: View(0), block }
 }
 
-/// A proposal says that its body is on the way, so the body is not asked for at once. One that was refused says
-/// nothing: else whoever may not propose could make a replica ask for every body that the leader is sending already.
+/// A proposal announces its body, so the body is not requested at once. A refused proposal announces nothing.
+/// Otherwise any replica could make others request every body that the leader is already sending.
 #[test]
-fn a_refused_proposal_announces_nothing() {
+fn refused_proposal_announces_no_body() {
     const GRACE_NS: u64 = 100_000_000;
     let mut cluster = Cluster::new(4);
     let mut frame_of = Vec::new();
@@ -611,15 +616,15 @@ fn a_refused_proposal_announces_nothing() {
     cluster.hosts[1].peer_frame(ReplicaId(0), frame::PROTOCOL, &frame_of);
     cluster.turn(1, || true);
     assert_eq!(cluster.left[1].rejected.len(), 1, "the leader's is taken: {:?}", cluster.left[1].rejected);
-    assert_eq!(cluster.left[1].asks(), 0, "its body is on the way");
+    assert_eq!(cluster.left[1].asks(), 0, "its body is on its way");
     cluster.now = cluster.now.plus(GRACE_NS);
     cluster.turn(1, || true);
-    assert!(cluster.left[1].asks() > 0, "it has not come");
+    assert!(cluster.left[1].asks() > 0, "the body has not arrived");
 }
 
 /// Backups read the leader's frames first, from the start.
 #[test]
-fn a_backup_reads_its_leader_first() {
+fn backup_reads_its_leader_first() {
     let cluster = Cluster::new(4);
     for (id, left) in cluster.left.iter().enumerate() {
         let expected = (id != 0).then_some(ReplicaId(0));
@@ -627,8 +632,8 @@ fn a_backup_reads_its_leader_first() {
     }
 }
 
-/// Whoever floods a replica, so that it never comes to the end of what has arrived, does not keep it from suspecting a
-/// leader that does nothing.
+/// A flood, with which a replica never reads everything that has arrived, does not keep it from suspecting an idle
+/// leader.
 #[test]
 fn timers_fire_under_a_flood() {
     const TREQ_NS: u64 = 400_000_000;

@@ -1,12 +1,12 @@
 //! # quorate-protocols
 //!
-//! One folder per protocol, and the registry of them. Being in [`REGISTRY`] enrols a protocol in the command
-//! line, the simulator's exam and the benchmarks.
+//! One folder per protocol, and the registry of them. [`REGISTRY`] enrols a protocol in the command line, the simulator's
+//! exam and the benchmarks.
 //!
-//! No protocol imports another; what two of them need moves to `quorate_consensus::parts`. To write one, read
+//! No protocol imports another; code that two of them need moves to `quorate_consensus::parts`. To write one, read
 //! `docs/adding-a-protocol.md` and copy [`echo`].
 //!
-//! Deliberately not here: bodies, the log, the order of execution, checkpoints, clients. All of that is the host's.
+//! Deliberately not here: bodies, the log, the order of execution, checkpoints, clients. The host does all of that.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
@@ -17,7 +17,7 @@ pub mod sync_hotstuff;
 
 use quorate_consensus::Entry;
 
-/// Every protocol.
+/// All protocols.
 pub const REGISTRY: &[Entry] = &[
     Entry::of::<pbft::Pbft>(),
     Entry::of::<pbft::PbftSigned>(),
@@ -30,10 +30,10 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<echo::Echo>(),
 ];
 
-/// Names that people may use as well, longer than those that are signed, and what they stand for.
+/// Long names that people may use as well, each with the name of the protocol in signatures.
 pub const LONG_NAMES: [(&str, &str); 1] = [("sync-hotstuff-rotating", "sync-hotstuff-rr")];
 
-/// The protocol of that name, `None` when there is none.
+/// Returns the protocol with this name, `None` when there is none.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Entry> {
     let long = LONG_NAMES.iter().find(|(long, _)| *long == name);
@@ -46,14 +46,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_stand_for_protocols() {
+    fn long_names_name_protocols() {
         for (long, name) in LONG_NAMES {
             assert_eq!(find(long).unwrap().spec.name.as_str(), name);
         }
     }
 
     #[test]
-    fn every_protocol_is_found_by_its_own_name_alone() {
+    fn every_protocol_is_found_by_its_own_name_only() {
         for (at, entry) in REGISTRY.iter().enumerate() {
             let found = REGISTRY.iter().position(|other| other.spec.name == entry.spec.name);
             assert_eq!(found, Some(at), "{} is registered twice", entry.spec.name);

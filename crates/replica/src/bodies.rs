@@ -1,8 +1,8 @@
-//! Bodies of blocks: what is ready, what is missing, and fetching it.
+//! Bodies of blocks: ready ones, missing ones, and their fetching.
 //!
-//! A block is ready when it, its ancestors up to the root and all their bodies are here and checked. Protocols
-//! ask (`ready`), order a fetch (`want`) and hear the answer (`on_ready`); they never wait by parking the
-//! message that mentioned a body.
+//! A block is ready when it, its ancestors down to the root and all their bodies are available and checked. Protocols
+//! query readiness (`ready`), order a fetch (`want`) and hear the result (`on_ready`). They never keep a message that
+//! names a missing body.
 
 use crate::pool::Pool;
 use quorate_consensus::Ready;
@@ -20,39 +20,40 @@ use wants::{Want, Wants};
 mod tests;
 mod wants;
 
-/// How long announced bodies may be on their way (or wait for their signatures to be checked) before they are
-/// asked for.
+/// The time for announced bodies to arrive and to be checked before they are requested.
 const BODY_GRACE_NS: u64 = 100_000_000;
-/// How long one peer has to answer before another is asked as well.
+/// The time for one peer to answer before another is asked as well.
 const ASK_AGAIN_NS: u64 = 250_000_000;
-/// That pause doubles this often at most when all have been asked.
+/// The maximum of doublings of that pause after all peers were asked.
 const ASK_DOUBLINGS_MAX: usize = 3;
-/// How long after it was wanted a block is not asked for (again) while bodies of whoever announced them, or was asked
-/// last, wait for their check here: what is lacking may be among them, and what is asked for would come behind them.
+/// The time after a want for which its block is not requested (again) while bodies of its source wait for their check
+/// here. The source is the peer that announced them or was asked last. The missing bodies may be among those, and
+/// requested ones would queue behind them.
 const UNCHECKED_NS_MAX: u64 = 500_000_000;
-/// How often that is looked at.
+/// The pause between two checks of that condition.
 const UNCHECKED_PAUSE_NS: u64 = 20_000_000;
-/// Blocks that are fetched at the same time at most, in windows, where that is more than [`WANTED_MAX`]: what a view
-/// takes over, what it proposes, and room for what belongs to views that are over.
+/// The maximum of blocks that are fetched at the same time, in windows, where that is more than [`WANTED_MAX`]. It
+/// covers the blocks that a view takes over, its own proposals, and blocks of earlier views.
 const WANTED_WINDOWS: usize = 4;
 /// Payloads of one peer that no known block names yet.
 const UNCLAIMED_PER_PEER_MAX: usize = 64;
 
-/// What a block lacks, and what of it is here. The bundles are held from the moment they are seen: the pool may
-/// let go of one (another block executes it, nobody waits for it) before the last one arrives.
+/// The missing parts of a block, and its available bundles. The block holds each bundle from its arrival on: the pool
+/// may drop one before the last one arrives, because another block executes it or no client waits for it.
 #[derive(Debug, Default)]
-struct Missing {
+struct MissingParts {
     payload: bool,
     parent: bool,
-    /// How many of `slots` are empty.
+    /// The number of empty `slots`.
     bundles: usize,
     /// The bundles in the order of the payload; empty while the payload is missing.
     slots: Vec<Option<Bundle>>,
-    /// An ancestor, and its height, above which all lack ancestors alone: nobody has to look at them again.
+    /// An ancestor with its height, such that this block and all blocks between lack ancestors alone. It lets a search
+    /// skip them.
     below: Option<(BlockId, Height)>,
 }
 
-impl Missing {
+impl MissingParts {
     fn is_nothing(&self) -> bool {
         !self.payload && !self.parent && self.bundles == 0
     }
@@ -62,26 +63,27 @@ impl Missing {
     }
 }
 
-/// What names a block that is wanted.
+/// The origin of a want.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Named {
-    /// The protocol, or what was decided.
+enum WantedAs {
+    /// The protocol, or a decision.
     Itself,
-    /// A block that is here, and that a liar may have made up.
-    AsParent,
+    /// A stored child, which a liar may have invented.
+    Parent,
 }
 
-/// How soon a peer that may have a block is asked.
+/// The time at which a peer is asked that may have a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Haste {
     /// In its turn: bodies may be on their way, and one answer is enough.
     InTurn,
-    /// At once, whoever else was asked: within Δ whoever has a block has to be asked, and whoever does not answer must hold
-    /// up nobody (`sync-hotstuff` §7); so is who refused before it had the block. In its turn again if that does not help.
+    /// At once, whichever peers were asked before. A replica that has the block must be asked within Δ, and a peer
+    /// that does not answer must delay no other (`sync-hotstuff` §7). The same holds for a peer that refused before it
+    /// had the block. If this does not help, turns follow.
     AtOnce,
 }
 
-/// A request for a block that is due.
+/// A due request for a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ask {
     pub(crate) block: BlockId,
@@ -91,33 +93,33 @@ pub(crate) struct Ask {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct BlockBodies {
     limits: BodyLimits,
     wants_max: usize,
     payloads: BTreeMap<PayloadId, Arc<Payload>>,
     ready: BTreeMap<BlockId, Ready>,
-    /// The bundles of ready blocks that are not executed. They outlive the pool: another block may execute
+    /// The bundles of ready blocks that are not executed. They outlive the pool's copies: another block may execute
     /// the same bundle first.
     held: BTreeMap<BlockId, Vec<Bundle>>,
-    missing: BTreeMap<BlockId, Missing>,
+    missing: BTreeMap<BlockId, MissingParts>,
     by_payload: BTreeMap<PayloadId, Vec<BlockId>>,
-    /// Blocks that lack a bundle, and its place in their payload.
+    /// Blocks that lack a bundle, each with the bundle's place in the payload.
     by_bundle: BTreeMap<BundleDigest, Vec<(BlockId, usize)>>,
     by_parent: BTreeMap<BlockId, Vec<BlockId>>,
     wants: Wants,
-    /// Requests that wait for nothing.
+    /// Requests that leave at once.
     at_once: Vec<Ask>,
     announced: BTreeMap<PayloadId, Time>,
     unclaimed: BTreeMap<ReplicaId, VecDeque<PayloadId>>,
-    /// Whose bodies wait for their check.
+    /// Replicas whose bodies wait for their check.
     unchecked: ReplicaSet,
-    /// The last height that was executed.
+    /// The last executed height.
     executed: Height,
-    /// Blocks that have become ready and whose protocol has not heard of it.
-    news: VecDeque<BlockId>,
+    /// Blocks that have become ready and were not reported to the protocol.
+    newly_ready: VecDeque<BlockId>,
 }
 
-impl Bodies {
+impl BlockBodies {
     pub(crate) fn new(limits: BodyLimits, window: u64) -> Self {
         let empty = Payload::default();
         let windows = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(WANTED_WINDOWS);
@@ -137,11 +139,11 @@ impl Bodies {
             unclaimed: BTreeMap::new(),
             unchecked: ReplicaSet::EMPTY,
             executed: Height::ZERO,
-            news: VecDeque::new(),
+            newly_ready: VecDeque::new(),
         }
     }
 
-    /// How a block stands, `None` while something is missing.
+    /// Returns whether a block is valid; `None` while a part is missing.
     pub(crate) fn ready(&self, pool: &Pool, blocks: &BlockTree, id: BlockId) -> Option<Ready> {
         if let Some(ready) = self.ready.get(&id) {
             return Some(*ready);
@@ -149,29 +151,29 @@ impl Bodies {
         if self.missing.contains_key(&id) || blocks.is_bare(id) {
             return None;
         }
-        // Inserted a moment ago in the same handler: look.
+        // The same handler may have inserted the block a moment ago, so nothing is noted about it yet.
         let block = blocks.get(id)?;
-        let missing = self.look(pool, blocks, block);
-        missing.is_nothing().then(|| self.judge(block.payload, &missing.slots))
+        let missing = self.missing_parts_of(pool, blocks, block);
+        missing.is_nothing().then(|| self.validate(block.payload, &missing.slots))
     }
 
     fn is_attached(&self, blocks: &BlockTree, parent: BlockId) -> bool {
         parent == BlockId::ZERO || parent == blocks.root() || self.ready.contains_key(&parent)
     }
 
-    fn look(&self, pool: &Pool, blocks: &BlockTree, block: &Block) -> Missing {
+    fn missing_parts_of(&self, pool: &Pool, blocks: &BlockTree, block: &Block) -> MissingParts {
         let parent = !self.is_attached(blocks, block.parent);
         let Some(payload) = self.payloads.get(&block.payload) else {
-            return Missing { payload: true, parent, ..Missing::default() };
+            return MissingParts { payload: true, parent, ..MissingParts::default() };
         };
         let slots: Vec<Option<Bundle>> = payload.bundles.iter().map(|b| pool.get(b).cloned()).collect();
         let bundles = slots.iter().filter(|slot| slot.is_none()).count();
-        Missing { payload: false, parent, bundles, slots, below: None }
+        MissingParts { payload: false, parent, bundles, slots, below: None }
     }
 
-    /// Whether a payload whose bundles are all here is valid: a pure function of their content, so the answer
-    /// is the same at every honest replica.
-    fn judge(&self, payload: PayloadId, bundles: &[Option<Bundle>]) -> Ready {
+    /// Checks a payload whose bundles are all available. The result is a pure function of the content, so it is the
+    /// same at every honest replica.
+    fn validate(&self, payload: PayloadId, bundles: &[Option<Bundle>]) -> Ready {
         let Some(payload) = self.payloads.get(&payload) else { return Ready::Invalid };
         let mut distinct: Vec<&BundleDigest> = payload.bundles.iter().collect();
         distinct.sort_unstable();
@@ -186,16 +188,16 @@ impl Bodies {
         if distinct.len() != count || too_many || too_large { Ready::Invalid } else { Ready::Valid }
     }
 
-    /// A block is new in the tree: find out what is missing. True when it is ready at once.
+    /// Finds the missing parts of a block that is new in the tree. Returns true when it is ready at once.
     pub(crate) fn watch(&mut self, pool: &Pool, blocks: &BlockTree, id: BlockId) -> bool {
         if self.ready.contains_key(&id) || self.missing.contains_key(&id) {
             return false;
         }
         let Some(block) = blocks.get(id) else { return false };
         self.claim(block.payload);
-        let missing = self.look(pool, blocks, block);
+        let missing = self.missing_parts_of(pool, blocks, block);
         if missing.is_nothing() {
-            let ready = self.judge(block.payload, &missing.slots);
+            let ready = self.validate(block.payload, &missing.slots);
             self.become_ready(blocks, id, ready, missing.slots);
             return true;
         }
@@ -204,7 +206,7 @@ impl Bodies {
         false
     }
 
-    fn wait_for(&mut self, block: &Block, id: BlockId, missing: &Missing) {
+    fn wait_for(&mut self, block: &Block, id: BlockId, missing: &MissingParts) {
         if missing.payload {
             self.by_payload.entry(block.payload).or_default().push(id);
         } else if let Some(payload) = self.payloads.get(&block.payload) {
@@ -219,7 +221,7 @@ impl Bodies {
         }
     }
 
-    /// A block is ready, and with it those of its children that waited for nothing else.
+    /// Makes a block ready, and those of its children that lacked nothing else.
     fn become_ready(&mut self, blocks: &BlockTree, id: BlockId, ready: Ready, bundles: Vec<Option<Bundle>>) {
         let mut stack = vec![(id, ready, bundles)];
         while let Some((id, ready, bundles)) = stack.pop() {
@@ -227,7 +229,7 @@ impl Bodies {
             self.wants.remove(id);
             self.ready.insert(id, ready);
             self.held.insert(id, bundles.into_iter().flatten().collect());
-            self.news.push_back(id);
+            self.newly_ready.push_back(id);
             for child in self.by_parent.remove(&id).unwrap_or_default() {
                 let Some(missing) = self.missing.get_mut(&child) else {
                     continue;
@@ -237,9 +239,9 @@ impl Bodies {
                     continue;
                 }
                 let slots = std::mem::take(&mut missing.slots);
-                // What extends an invalid block is invalid.
+                // A block that extends an invalid one is invalid.
                 let judged = match blocks.get(child) {
-                    Some(block) if ready != Ready::Invalid => self.judge(block.payload, &slots),
+                    Some(block) if ready != Ready::Invalid => self.validate(block.payload, &slots),
                     _ => Ready::Invalid,
                 };
                 stack.push((child, judged, slots));
@@ -247,13 +249,13 @@ impl Bodies {
         }
     }
 
-    /// A block that has become ready since the last call.
-    pub(crate) fn next_news(&mut self) -> Option<(BlockId, Ready)> {
-        let id = self.news.pop_front()?;
+    /// Takes the next block that has become ready.
+    pub(crate) fn next_ready(&mut self) -> Option<(BlockId, Ready)> {
+        let id = self.newly_ready.pop_front()?;
         self.ready.get(&id).map(|ready| (id, *ready))
     }
 
-    /// A payload arrived. False when it is of no use.
+    /// Adds a payload of a peer. Returns false when it is of no use.
     pub(crate) fn add_payload(
         &mut self,
         pool: &Pool,
@@ -266,14 +268,14 @@ impl Bodies {
         {
             return false;
         }
-        if !self.hand_over(pool, blocks, payload) {
+        if !self.store_payload(pool, blocks, payload) {
             self.remember_unclaimed(from, id);
         }
         true
     }
 
-    /// Keeps a payload and looks again at the blocks that waited for it. False when none did.
-    fn hand_over(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) -> bool {
+    /// Stores a payload and checks again the blocks that lacked it. Returns false when none did.
+    fn store_payload(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) -> bool {
         let id = payload.id();
         self.payloads.insert(id, payload);
         let waiting = self.by_payload.remove(&id).unwrap_or_default();
@@ -284,7 +286,8 @@ impl Bodies {
         !waiting.is_empty()
     }
 
-    /// A payload may come before the block that names it; a peer may have a few of those.
+    /// Notes a payload that no block names yet. A peer may send a few of these, because a payload may arrive before
+    /// its block.
     fn remember_unclaimed(&mut self, from: ReplicaId, id: PayloadId) {
         let unclaimed = self.unclaimed.entry(from).or_default();
         unclaimed.push_back(id);
@@ -295,25 +298,25 @@ impl Bodies {
         }
     }
 
-    /// A block names this payload now.
+    /// Notes that a block names this payload.
     fn claim(&mut self, payload: PayloadId) {
         for unclaimed in self.unclaimed.values_mut() {
             unclaimed.retain(|id| *id != payload);
         }
     }
 
-    /// A payload of this replica's own making. Another leader may have put the same bundles together, and its block
-    /// wait here for nothing else.
+    /// Adds a payload that this replica has made. Another leader may have made the same payload, and its block may
+    /// lack nothing else.
     pub(crate) fn add_own_payload(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) {
-        self.hand_over(pool, blocks, payload);
+        self.store_payload(pool, blocks, payload);
     }
 
-    /// Whether a block waits for this bundle.
+    /// Whether a block lacks this bundle.
     pub(crate) fn awaits(&self, digest: &BundleDigest) -> bool {
         self.by_bundle.contains_key(digest)
     }
 
-    /// A bundle has arrived.
+    /// Gives a bundle to the blocks that lack it.
     pub(crate) fn add_bundle(&mut self, blocks: &BlockTree, bundle: &Bundle) {
         for (id, at) in self.by_bundle.remove(&bundle.digest()).unwrap_or_default() {
             let Some(missing) = self.missing.get_mut(&id) else {
@@ -326,25 +329,26 @@ impl Bodies {
             if missing.is_nothing() {
                 let slots = std::mem::take(&mut missing.slots);
                 let payload = blocks.get(id).map(|block| block.payload);
-                let ready = payload.map_or(Ready::Invalid, |payload| self.judge(payload, &slots));
+                let ready = payload.map_or(Ready::Invalid, |payload| self.validate(payload, &slots));
                 self.become_ready(blocks, id, ready, slots);
             }
         }
     }
 
-    /// These bodies travel beside a message that has just arrived. Whether that was not known before.
+    /// Notes that these bodies travel beside a message that has just arrived. Returns whether that is new.
     pub(crate) fn announce(&mut self, now: Time, payload: PayloadId) -> bool {
         let is_new = !self.announced.contains_key(&payload);
         self.announced.entry(payload).or_insert(now);
         is_new
     }
 
-    /// The message was refused: what it announced counts for nothing.
+    /// Drops the announcement of a refused message.
     pub(crate) fn unannounce(&mut self, payload: &PayloadId) {
         self.announced.remove(payload);
     }
 
-    /// Fetch a block from a peer. Idempotent per block and peer until it refuses; having asked one never suppresses another.
+    /// Fetches a block from a peer. A repeated call for the same block and peer has no effect until the peer refuses.
+    /// A request to one peer never suppresses one to another.
     pub(crate) fn want(
         &mut self,
         now: Time,
@@ -357,15 +361,15 @@ impl Bodies {
             return;
         }
         self.want_below(now, blocks, id, (peer, haste));
-        // One that lacks its ancestors alone is not asked for.
+        // A block that lacks ancestors alone is not requested.
         if self.lacks_ancestors_alone(id) {
             return;
         }
-        self.want_one(now, blocks, id, (height, Named::Itself), (peer, haste));
+        self.want_one(now, blocks, id, (height, WantedAs::Itself), (peer, haste));
     }
 
-    /// Fetch the nearest missing ancestors of a block that is here. What is wanted below one that this peer is asked for already
-    /// it is asked for as well: a leader that lies may show thousands of headers one above the other.
+    /// Fetches the nearest missing ancestors of a stored block. If this peer is asked for one already, the search
+    /// goes on below it: a lying leader may send thousands of headers in a chain.
     pub(crate) fn want_below(
         &mut self,
         now: Time,
@@ -376,16 +380,16 @@ impl Bodies {
         let mut at = id;
         for _ in 0..self.wants_max / 2 {
             let Some((below, height)) = self.next_below(blocks, at) else { return };
-            if !self.want_one(now, blocks, below, (height, Named::AsParent), (peer, haste)) {
+            if !self.want_one(now, blocks, below, (height, WantedAs::Parent), (peer, haste)) {
                 return;
             }
             at = below;
         }
     }
 
-    /// The nearest ancestor of a block that lacks more than ancestors, and its height; `None` where all that was not executed
-    /// is here. Thousands of headers may lie above one that is missing, and each time one comes somebody asks: what was
-    /// passed once is passed in one step.
+    /// Returns the nearest ancestor that lacks more than ancestors, with its height; `None` where no such ancestor is
+    /// above the executed height. Thousands of headers may be above a missing one, and each arrival starts this
+    /// search. So the search notes the blocks that it has passed, and skips them in one step the next time.
     fn next_below(&mut self, blocks: &BlockTree, id: BlockId) -> Option<(BlockId, Height)> {
         let (mut at, mut passed) = (id, Vec::new());
         let (found, end) = loop {
@@ -393,7 +397,7 @@ impl Bodies {
             let alone = self.missing.get(&at).filter(|missing| missing.is_ancestors_alone());
             let parent = (block.parent, block.height.minus(1));
             let next = alone.and_then(|missing| missing.below).unwrap_or(parent);
-            // What was executed is here, and gone.
+            // The bodies of executed blocks are gone.
             if next.1 <= self.executed || self.is_attached(blocks, next.0) {
                 break (None, (at, block.height));
             }
@@ -413,18 +417,18 @@ impl Bodies {
         found
     }
 
-    /// Whether the bodies of a block are here, and something below it is not.
+    /// Whether the bodies of a block are available and an ancestor's are not.
     pub(crate) fn lacks_ancestors_alone(&self, id: BlockId) -> bool {
-        self.missing.get(&id).is_some_and(Missing::is_ancestors_alone)
+        self.missing.get(&id).is_some_and(MissingParts::is_ancestors_alone)
     }
 
-    /// Whether the peer had to be named for that, or asked again.
+    /// Fetches one block. Returns whether the peer is new for this block or is asked again.
     fn want_one(
         &mut self,
         now: Time,
         blocks: &BlockTree,
         id: BlockId,
-        (height, named): (Height, Named),
+        (height, named): (Height, WantedAs),
         (peer, haste): (ReplicaId, Haste),
     ) -> bool {
         let block = blocks.get(id);
@@ -436,11 +440,11 @@ impl Bodies {
             want.announced = announced.is_some();
             want
         });
-        let is_higher = height > want.height || (named == Named::Itself && !want.by_name);
+        let is_higher = height > want.height || (named == WantedAs::Itself && !want.by_name);
         // Peers that have executed the block find it by its height alone, which may become known only now.
         want.height = want.height.max(height);
-        want.by_name |= named == Named::Itself;
-        // What was refused may have been the block itself, and a liar's child have named it.
+        want.by_name |= named == WantedAs::Itself;
+        // The refused block may have been the real one, named by a liar's child.
         let is_open_again = is_higher && std::mem::take(&mut want.too_high);
         let is_new = want.named.insert(peer);
         if is_new {
@@ -453,7 +457,7 @@ impl Bodies {
         }
         if is_new || is_open_again {
             if haste == Haste::AtOnce {
-                // All that were named are asked; the turns begin where that has not helped.
+                // All named peers are asked. If that does not help, the turns begin.
                 want.next = want.peers.len();
                 want.ask_at = now.plus(ASK_AGAIN_NS);
                 self.at_once.push(Ask { block: id, height: want.height, peer });
@@ -463,7 +467,7 @@ impl Bodies {
         if haste == Haste::InTurn {
             return false;
         }
-        // What it did not have when asked it may have by now, or have had when it heard the question.
+        // The peer may have received the block since it refused, or have it by the time of the question.
         let refused = want.refused.remove(peer);
         if refused {
             self.at_once.push(Ask { block: id, height: want.height, peer });
@@ -471,17 +475,18 @@ impl Bodies {
         refused || want.again.insert(peer)
     }
 
-    /// Whether a block that is wanted is taken with this height. A liar may make up a child, and its parents one after the
-    /// other as they are asked for: each lies below the one that names it, so they come to an end at what was executed.
-    pub(crate) fn takes(&mut self, id: BlockId, height: Height) -> bool {
+    /// Whether a wanted block is accepted with this height. A liar may invent a child, and ancestors one after the
+    /// other as they are requested. Each must be lower than its child, so they end at the executed height.
+    pub(crate) fn accepts_height(&mut self, id: BlockId, height: Height) -> bool {
         let Some(want) = self.wants.get_mut(id) else { return false };
         let takes = want.by_name || height <= want.height;
         want.too_high |= !takes;
         takes
     }
 
-    /// A peer does not have a block: ask the next one soon, and the same one at once if it was wanted again since.
-    pub(crate) fn refused(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
+    /// Notes that a peer does not have a block. The next peer is asked soon. The same peer is asked at once if it was
+    /// wanted again since.
+    pub(crate) fn on_refusal(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
         let Some(want) = self.wants.get_mut(id).filter(|want| want.named.contains(peer)) else { return };
         if want.again.remove(peer) {
             self.at_once.push(Ask { block: id, height: want.height, peer });
@@ -498,19 +503,19 @@ impl Bodies {
         self.wants.get(id).is_some()
     }
 
-    /// Bodies of these replicas wait for their check.
+    /// Sets the replicas whose bodies wait for their check.
     pub(crate) fn set_unchecked(&mut self, peers: ReplicaSet) {
         self.unchecked = peers;
     }
 
-    /// When [`Bodies::asks`] has something to do, beside what is asked at once.
+    /// Returns the time at which [`BlockBodies::take_due_asks`] has a request that is not at once.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.wants.iter().map(|want| want.ask_at).min()
     }
 
-    /// Requests that are due; each goes to the next of the peers that may have the block, then to all others
-    /// in turn (`others` are the replicas but this one). What may wait for its check here is not asked for yet.
-    pub(crate) fn asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
+    /// Takes the due requests. Each goes to the next peer that may have the block, then to all others in turn;
+    /// `others` are all replicas but this one. A block whose bodies may wait for their check here is postponed.
+    pub(crate) fn take_due_asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
         let mut asks = std::mem::take(&mut self.at_once);
         for (id, want) in self.wants.iter_mut().filter(|(_, want)| want.ask_at <= now) {
             let source = want.asked.or(want.announced.then(|| want.peers.first().copied()).flatten());
@@ -526,7 +531,7 @@ impl Bodies {
             };
             want.asked = Some(*peer);
             asks.push(Ask { block: *id, height: want.height, peer: *peer });
-            // What nobody has had so far is asked for less and less often.
+            // A block that no peer had so far is requested ever more seldom.
             want.ask_at = now.plus(ASK_AGAIN_NS << want.rounds.min(ASK_DOUBLINGS_MAX));
             want.next = want.next.wrapping_add(1);
             want.rounds = want.next.checked_div(order.len()).unwrap_or(0);
@@ -534,17 +539,17 @@ impl Bodies {
         asks
     }
 
-    /// A payload that is here.
+    /// Returns a stored payload.
     pub(crate) fn payload(&self, id: PayloadId) -> Option<&Arc<Payload>> {
         self.payloads.get(&id)
     }
 
-    /// The bundles of a ready block that is not executed.
+    /// Returns the bundles of a ready block that is not executed.
     pub(crate) fn held(&self, id: BlockId) -> &[Bundle] {
         self.held.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// A ready block that is not executed, with its bundles.
+    /// Returns a ready block that is not executed, with its bundles.
     pub(crate) fn assemble(&self, block: &Block, id: BlockId) -> Option<FullBlock> {
         let bundles = self.held.get(&id)?.clone();
         let named = self.payloads.get(&block.payload).map_or(0, |payload| payload.bundles.len());
@@ -552,30 +557,30 @@ impl Bodies {
         Some(FullBlock { height: block.height, id, block: Some(block.clone()), bundles })
     }
 
-    /// A block was executed before this replica was opened: it is ready, although its bodies are on disk only.
+    /// Notes a block that was executed before this opening: it is ready, although its bodies are on disk only.
     pub(crate) fn note_executed(&mut self, id: BlockId) {
         self.ready.insert(id, Ready::Valid);
     }
 
-    /// A block is the next to be executed: its parent need not be here.
+    /// Notes that a block is the next to be executed: its parent need not be available.
     pub(crate) fn attach(&mut self, blocks: &BlockTree, id: BlockId) {
         let Some(missing) = self.missing.get_mut(&id).filter(|missing| missing.parent) else { return };
         missing.parent = false;
         if missing.is_nothing() {
             let slots = std::mem::take(&mut missing.slots);
             let payload = blocks.get(id).map(|block| block.payload);
-            let ready = payload.map_or(Ready::Invalid, |payload| self.judge(payload, &slots));
+            let ready = payload.map_or(Ready::Invalid, |payload| self.validate(payload, &slots));
             self.become_ready(blocks, id, ready, slots);
         }
     }
 
-    /// A height was executed: the bundles of its blocks are no longer held.
+    /// Notes an executed height, and drops the bundles of blocks up to it.
     pub(crate) fn executed(&mut self, blocks: &BlockTree, height: Height) {
         self.executed = height;
         self.held.retain(|id, _| blocks.get(*id).is_some_and(|block| block.height > height));
     }
 
-    /// These blocks are settled (and gone from the tree): forget all about them.
+    /// Forgets these blocks, which are settled and no longer in the tree.
     pub(crate) fn prune(&mut self, blocks: &BlockTree, gone: &[BlockId], stable: Height) {
         for id in gone {
             self.ready.remove(id);

@@ -1,16 +1,22 @@
-//! Checkpoints: one scheme for all protocols. Every K heights each replica signs its state; a quorum of equal
-//! signatures makes the checkpoint stable; then what lies below is pruned and the protocol's window moves.
+//! Checkpoints: one scheme for all protocols.
+//!
+//! Each replica signs its state every K heights. A quorum of equal signatures makes the checkpoint stable. Then
+//! entries below it are pruned, and the protocol's window moves.
 
 use crate::divergence::{Divergence, Quorum, by_state};
+use crate::outbox::Outbox;
 use quorate_consensus::{Certificate, Checkpoint, CheckpointProof};
 use quorate_crypto::AggregateSignature;
-use quorate_types::{Height, ReplicaId, ReplicaSet, Signature, Time};
+use quorate_types::{Height, Mark, ReplicaId, ReplicaSet, Signature, Time};
 use std::collections::BTreeMap;
 
 /// Checkpoints above the window that are remembered for one sender.
 const FAR_PER_SENDER: usize = 2;
 
-/// Pause between two answers to one peer that says where it stands: half of the pause between such words.
+/// The pause between two questions for the newest proof.
+const ASK_PAUSE_NS: u64 = 1_000_000_000;
+
+/// The pause between two answers to one peer that reports its heights: half of the pause between such reports.
 const HELP_PAUSE_NS: u64 = 500_000_000;
 
 /// See the module.
@@ -19,17 +25,22 @@ pub(crate) struct Checkpoints {
     stable: CheckpointProof,
     /// A proof that is being made durable before it counts.
     coming: Option<CheckpointProof>,
+    /// The mark of that proof in the log.
+    proof_mark: Option<Mark>,
+    /// The earliest time of the next question for a proof.
+    ask_at: Time,
     window: u64,
     quorum: usize,
     signed: BTreeMap<Height, BTreeMap<ReplicaId, (Checkpoint, Signature)>>,
     /// Own checkpoints above the stable one.
     own: BTreeMap<Height, Checkpoint>,
-    /// When each peer was helped last.
+    /// The time at which each peer was helped last.
     helped: BTreeMap<ReplicaId, Time>,
-    /// Whose last word contradicts what a quorum has signed, with that proof: one for each replica at most.
+    /// Replicas whose last checkpoint conflicts with one that a quorum has signed, with its proof: at most one for
+    /// each replica.
     contradicted: BTreeMap<ReplicaId, (Checkpoint, CheckpointProof)>,
-    /// How often somebody has said something of a checkpoint.
-    heard: u64,
+    /// The number of checkpoint messages so far.
+    received: u64,
 }
 
 impl Checkpoints {
@@ -37,18 +48,20 @@ impl Checkpoints {
         Self {
             stable,
             coming: None,
+            proof_mark: None,
+            ask_at: Time::ZERO,
             window,
             quorum,
             signed: BTreeMap::new(),
             own: BTreeMap::new(),
             helped: BTreeMap::new(),
             contradicted: BTreeMap::new(),
-            heard: 0,
+            received: 0,
         }
     }
 
-    /// Whether it is time to help a peer with proofs and signatures: saying where it stands costs the peer nothing,
-    /// and every answer costs this replica signatures.
+    /// Whether it is time to help a peer with proofs and signatures. A report of heights costs the peer nothing, and
+    /// every answer costs this replica signatures.
     pub(crate) fn may_help(&mut self, peer: ReplicaId, now: Time) -> bool {
         let due = self.helped.get(&peer).is_none_or(|last| now.since(*last) >= HELP_PAUSE_NS);
         if due {
@@ -57,12 +70,31 @@ impl Checkpoints {
         due
     }
 
-    /// The newest stable checkpoint whose proof is durable.
+    /// Whether it is time to ask peers for a proof; if so, notes that they are asked.
+    pub(crate) fn may_ask(&mut self, now: Time) -> bool {
+        let due = self.ask_at <= now;
+        if due {
+            self.ask_at = now.plus(ASK_PAUSE_NS);
+        }
+        due
+    }
+
+    /// Notes the mark under which the coming proof was appended to the log.
+    pub(crate) fn note_proof_mark(&mut self, mark: Mark) {
+        self.proof_mark = Some(mark);
+    }
+
+    /// Whether the coming proof has become durable; true once.
+    pub(crate) fn take_durable_proof(&mut self, outbox: &Outbox) -> bool {
+        self.proof_mark.take_if(|mark| outbox.is_durable(*mark)).is_some()
+    }
+
+    /// Returns the newest stable checkpoint whose proof is durable.
     pub(crate) fn stable(&self) -> &CheckpointProof {
         &self.stable
     }
 
-    /// Its height.
+    /// Returns the height of that checkpoint.
     pub(crate) fn height(&self) -> Height {
         self.stable.checkpoint.height
     }
@@ -71,14 +103,15 @@ impl Checkpoints {
         self.coming.as_ref().map_or(self.height(), |proof| proof.checkpoint.height)
     }
 
-    /// This replica has executed a checkpoint height.
+    /// Notes a checkpoint that this replica has executed.
     pub(crate) fn note_own(&mut self, checkpoint: Checkpoint) {
         if checkpoint.height > self.height() {
             self.own.insert(checkpoint.height, checkpoint);
         }
     }
 
-    /// A signed checkpoint (the own copy too). Returns the proof when it becomes stable by it.
+    /// Takes in a signed checkpoint, of a peer or the own copy. Returns the proof when the checkpoint becomes stable
+    /// by it.
     pub(crate) fn add(
         &mut self,
         by: ReplicaId,
@@ -86,7 +119,7 @@ impl Checkpoints {
         signature: Signature,
     ) -> Option<CheckpointProof> {
         let height = checkpoint.height;
-        self.heard = self.heard.saturating_add(1);
+        self.received = self.received.saturating_add(1);
         if height <= self.newest() {
             self.compare(by, checkpoint);
             return None;
@@ -109,7 +142,7 @@ impl Checkpoints {
         })
     }
 
-    /// Keeps the newest few of a sender above the window, and those inside it.
+    /// Keeps the newest few checkpoints of a sender above the window, and those inside it.
     fn forget_far(&mut self, by: ReplicaId) {
         let edge = self.height().plus(self.window);
         let far: Vec<Height> = self
@@ -126,28 +159,29 @@ impl Checkpoints {
         self.signed.retain(|_, votes| !votes.is_empty());
     }
 
-    /// Replicas that have signed a checkpoint above the window: f + 1 of them say that we are far behind.
+    /// Returns the replicas that have signed a checkpoint above the window: f + 1 of them mean that this replica is
+    /// far behind.
     pub(crate) fn far_ahead(&self) -> ReplicaSet {
         let edge = self.height().plus(self.window);
         self.signed.range(edge.next()..).flat_map(|(_, votes)| votes.keys().copied()).collect()
     }
 
-    /// A proof (checked) that should become the stable checkpoint once it is durable. False when it is not
-    /// newer than what we have.
+    /// Prepares a checked proof to become the stable checkpoint once it is durable. Returns false when it is not newer
+    /// than the present one.
     pub(crate) fn prepare(&mut self, proof: CheckpointProof) -> bool {
         let newer = proof.checkpoint.height > self.newest();
         if newer {
-            let said = self.signed.get(&proof.checkpoint.height).into_iter().flatten();
-            let said: Vec<(ReplicaId, Checkpoint)> =
-                said.map(|(by, (checkpoint, _))| (*by, *checkpoint)).collect();
+            let signed = self.signed.get(&proof.checkpoint.height).into_iter().flatten();
+            let signed: Vec<(ReplicaId, Checkpoint)> =
+                signed.map(|(by, (checkpoint, _))| (*by, *checkpoint)).collect();
             self.coming = Some(proof);
-            self.heard = self.heard.saturating_add(1);
-            said.into_iter().for_each(|(by, checkpoint)| self.compare(by, checkpoint));
+            self.received = self.received.saturating_add(1);
+            signed.into_iter().for_each(|(by, checkpoint)| self.compare(by, checkpoint));
         }
         newer
     }
 
-    /// Remembers who says something else than a quorum, until it says the same again.
+    /// Remembers a replica whose checkpoint conflicts with a quorum's, until it agrees at a later one.
     pub(crate) fn compare(&mut self, by: ReplicaId, checkpoint: Checkpoint) {
         let proofs = self.coming.iter().chain([&self.stable]);
         let Some(proof) = proofs.into_iter().find(|proof| proof.checkpoint.height == checkpoint.height)
@@ -161,35 +195,36 @@ impl Checkpoints {
         }
     }
 
-    /// How often somebody has said something of a checkpoint: [`Self::differing`] has changed at most that often.
-    pub(crate) fn heard(&self) -> u64 {
-        self.heard
+    /// Returns the number of checkpoint messages so far: [`Self::differing`] has changed at most that often.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
-    /// Where replicas have signed different states: who contradicts a quorum, and heights of which no state has one.
+    /// Returns the heights at which replicas have signed different states: conflicts with a quorum, and heights
+    /// without a quorum.
     pub(crate) fn differing(&self, me: ReplicaId, all: ReplicaSet) -> Vec<Divergence> {
         let mut differing: Vec<Divergence> = Vec::new();
-        for (by, (said, proof)) in &self.contradicted {
+        for (by, (signed, proof)) in &self.contradicted {
             let signers = (proof.checkpoint, proof.certificate.signers);
-            let says = vec![(*said, ReplicaSet::from_iter([*by])), signers];
-            let (height, silent) = (said.height, ReplicaSet::EMPTY);
-            differing.push(Divergence { me, height, says, silent, quorum: Quorum::Reached });
+            let states = vec![(*signed, ReplicaSet::from_iter([*by])), signers];
+            let (height, silent) = (signed.height, ReplicaSet::EMPTY);
+            differing.push(Divergence { me, height, states, silent, quorum: Quorum::Reached });
         }
         for (height, votes) in self.signed.iter().filter(|(height, _)| **height > self.newest()) {
-            let says = by_state(votes.iter().map(|(by, (checkpoint, _))| (*by, *checkpoint)));
+            let states = by_state(votes.iter().map(|(by, (checkpoint, _))| (*by, *checkpoint)));
             let silent: ReplicaSet = all.iter().filter(|id| !votes.contains_key(id)).collect();
-            let most = says.last().map_or(0, |(_, who)| who.len());
+            let most = states.last().map_or(0, |(_, who)| who.len());
             let is_open = most.saturating_add(silent.len()) >= self.quorum;
             let quorum = if is_open { Quorum::Open } else { Quorum::Never };
-            // As long as a quorum is possible, liars can say what they like of heights that nobody has executed.
-            if says.len() > 1 && (!is_open || votes.contains_key(&me)) {
-                differing.push(Divergence { me, height: *height, says, silent, quorum });
+            // While a quorum is possible, liars can sign any state of heights that no replica has executed.
+            if states.len() > 1 && (!is_open || votes.contains_key(&me)) {
+                differing.push(Divergence { me, height: *height, states, silent, quorum });
             }
         }
         differing
     }
 
-    /// This replica's own checkpoints that are not stable yet, with its signatures.
+    /// Returns this replica's own checkpoints that are not stable yet, with its signatures.
     pub(crate) fn own_signed(&self, me: ReplicaId) -> Vec<(Checkpoint, Signature)> {
         self.signed.values().filter_map(|votes| votes.get(&me)).copied().collect()
     }
@@ -199,18 +234,18 @@ impl Checkpoints {
         self.own.keys().any(|height| *height > self.newest())
     }
 
-    /// Whether this replica's own state contradicts a stable one.
+    /// Returns this replica's own checkpoint where it conflicts with a stable one.
     pub(crate) fn diverged(&self, stable: &Checkpoint) -> Option<Checkpoint> {
         self.own.get(&stable.height).copied().filter(|own| own != stable)
     }
 
-    /// What a quorum has signed of this height, as far as the proof is here, durable or not.
+    /// Returns the checkpoint that a quorum has signed at this height, as far as the proof is stored, durable or not.
     pub(crate) fn proved(&self, height: Height) -> Option<Checkpoint> {
         let proofs = std::iter::once(&self.stable).chain(&self.coming);
         proofs.map(|proof| proof.checkpoint).find(|checkpoint| checkpoint.height == height)
     }
 
-    /// The proof is durable: it is the stable checkpoint now.
+    /// Makes the durable proof the stable checkpoint.
     pub(crate) fn install(&mut self) -> Option<&CheckpointProof> {
         let proof = self.coming.take()?;
         let height = proof.checkpoint.height;
@@ -235,15 +270,15 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_helped_twice_a_second_at_most() {
+    fn peer_is_helped_at_most_twice_a_second() {
         let mut checkpoints = Checkpoints::new(CheckpointProof::genesis(), 256, 3);
         let mut helped = |peer: u16, ms: u64| checkpoints.may_help(ReplicaId(peer), Time(ms * 1_000_000));
-        assert!(helped(1, 0) && helped(2, 1), "one peer does not use up another's");
+        assert!(helped(1, 0) && helped(2, 1), "each peer has its own pause");
         assert!(!helped(1, 499) && helped(1, 500) && !helped(1, 999) && helped(1, 1_000));
     }
 
     #[test]
-    fn a_quorum_of_equal_ones_is_stable() {
+    fn quorum_of_equal_signatures_makes_a_checkpoint_stable() {
         let mut checkpoints = Checkpoints::new(CheckpointProof::genesis(), 256, 3);
         let add = |checkpoints: &mut Checkpoints, by: u16, state: u8| {
             let (by, signature) = sign(by);
@@ -266,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sender_cannot_fill_the_memory() {
+    fn checkpoints_of_one_sender_are_bounded() {
         let mut checkpoints = Checkpoints::new(CheckpointProof::genesis(), 256, 3);
         for height in 0..10_000 {
             let (by, signature) = sign(3);

@@ -1,31 +1,30 @@
-//! What the host's executor knows of a bundle before it is ordered. Advice: order and results are decided by
-//! execution alone.
+//! Advice of the host's executor about a bundle before it is ordered. Execution alone decides order and results.
 
 use quorate_types::{Bundle, ReplyBundle};
 
-/// What is known of a bundle.
+/// The executor's advice about a bundle.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Admission {
-    /// It may be ordered.
+    /// The bundle may be ordered.
     New,
-    /// It was executed; this is the reply (view and leader are for the host to fill in).
+    /// The bundle was executed, and this is its reply. The host fills in view and leader.
     Executed(Box<ReplyBundle>),
     /// Another bundle was executed under its number.
     NumberReused,
-    /// It was executed, or superseded, and the reply is no longer kept.
+    /// The bundle was executed or superseded, and the reply is no longer kept.
     Forgotten,
-    /// Its number lies too far above the floor of the session.
+    /// Its number is too far above the floor of the session.
     OutOfWindow,
-    /// No such session, or it belongs to another client.
+    /// The session does not exist, or belongs to another client.
     NoSession,
-    /// The height that opened its session is not executed here yet.
+    /// This replica has not executed the height that opened its session.
     Behind,
-    /// The client is not registered here (yet).
+    /// The client is not registered at this replica, or not yet.
     NotRegistered,
 }
 
-/// Asks the executor.
+/// An executor that gives advice about bundles.
 pub trait Admit {
-    /// What is known of a bundle.
+    /// Returns the advice about a bundle.
     fn admit(&self, bundle: &Bundle) -> Admission;
 }

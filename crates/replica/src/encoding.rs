@@ -1,4 +1,4 @@
-//! How what inputs and outputs have in common is written: bundles, blocks with their bodies, entries of the log.
+//! The encoding of parts that inputs and outputs share: bundles, blocks with their bodies, entries of the log.
 
 use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length};
 use quorate_types::limits::FRAME_BYTES_MAX;
@@ -6,6 +6,9 @@ use quorate_types::{
     Block, BlockId, BodyLimits, Bundle, Floors, FullBlock, Height, Incarnation, LogEntry, Payload, Statement,
 };
 use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
 
 /// Bytes of an encoded bundle at least: its length.
 const BUNDLE_BYTES_MIN: usize = 4;
@@ -89,7 +92,7 @@ pub(crate) fn entry(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<LogEntry,
     })
 }
 
-/// A tag and what follows it first.
+/// Appends a tag and the first part after it.
 pub(crate) fn tagged(tag: u8, first: &impl Wire, out: &mut Vec<u8>) {
     out.push(tag);
     first.encode(out);

@@ -1,4 +1,4 @@
-//! What hosts say to each other about every protocol: checkpoints, what was decided, missing blocks, and probes.
+//! Messages between hosts, the same for every protocol: checkpoints, decisions, missing blocks, and probes.
 
 use quorate_consensus::{Auth, Checkpoint, CheckpointProof, Claims};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_length};
@@ -6,14 +6,18 @@ use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
 use quorate_types::wire::Lane;
 use quorate_types::{Block, BlockId, Height, Incarnation, Kind, Time};
 
-/// How far a replica is.
+/// The kind of a bundle in counters of refused messages.
+pub(crate) const BUNDLE_KIND: Kind = Kind::new("host.bundle");
+
+/// The heights of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Heights {
-    /// Last height executed of which the sender says what was decided: its disk knows it, where no votes on others' do.
+    /// The last executed height whose decision the sender reports. Without durable votes, the sender's own disk has
+    /// the decision.
     pub executed: Height,
-    /// First decided height whose block it still keeps; above `executed` when it keeps none.
+    /// The first decided height whose block the sender keeps; above `executed` when it keeps none.
     pub kept: Height,
-    /// Its stable checkpoint.
+    /// The height of its stable checkpoint.
     pub stable: Height,
 }
 
@@ -35,45 +39,45 @@ impl Wire for Heights {
 /// A message between hosts.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HostMessage {
-    /// "My state after this height is this." Signed.
+    /// The sender's state after a height. Signed.
     Checkpoint(Checkpoint),
-    /// A stable checkpoint, for who asked.
+    /// A stable checkpoint, for the peer that asked.
     Proof(Box<CheckpointProof>),
     /// Asks for the newest stable checkpoint.
     AskProof,
-    /// How far the sender is.
+    /// The sender's heights.
     Heights(Heights),
-    /// Asks what was decided from this height on.
+    /// Asks for the decided ids from this height on.
     AskDecided(Height),
-    /// What the sender has executed from a height on, in order without gaps, up to the one that it says it has.
+    /// The ids that the sender has executed from a height on, in order and without gaps.
     Decided(Height, Vec<BlockId>),
-    /// Asks for a block: header, payload and bundles; and for its ancestors, as far as they are not many.
+    /// Asks for a block (header, payload and bundles), and for its ancestors if they are few.
     AskBlock {
-        /// Which.
+        /// The id of the block.
         id: BlockId,
-        /// Where to look on disk when it is decided; zero when the asker does not know it.
+        /// The height at which it was decided, for a look-up on disk; zero when the asker does not know it.
         height: Height,
-        /// Ancestors up to this height are here.
+        /// The asker has the ancestors up to this height.
         above: Height,
     },
-    /// A header, for who asked; payload and bundles follow as frames of their own.
+    /// A header, for the peer that asked; payload and bundles follow as frames of their own.
     Block(Block),
-    /// The sender does not have (or keep) the block.
+    /// The sender does not have the block, or keeps it no more.
     NoBlock(BlockId),
-    /// Asks for an answer at once: whether it comes within the bound on delays.
+    /// Asks for an answer at once, to measure whether it arrives within the bound on delays.
     Probe {
-        /// Of whoever asks.
+        /// The asker's incarnation.
         incarnation: Incarnation,
-        /// Of a round of probes; nobody but whoever asks can know it before.
+        /// The number of the asker's round. No peer can know it before.
         number: u64,
     },
     /// Answers a probe.
     ProbeAnswer {
-        /// The probe's.
+        /// The incarnation in the probe.
         incarnation: Incarnation,
-        /// The probe's.
+        /// The number in the probe.
         number: u64,
-        /// For how long the oldest message has waited that the sender may not send yet, because its disk is not so far.
+        /// The age of the oldest message that the sender holds until its disk has synced.
         oldest_ns: u64,
         /// The sender's clock.
         at: Time,
@@ -81,7 +85,7 @@ pub enum HostMessage {
 }
 
 impl HostMessage {
-    /// For metrics and traces.
+    /// Returns the kind, for metrics and traces.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -99,7 +103,7 @@ impl HostMessage {
         }
     }
 
-    /// What of it is the sender's own statement.
+    /// Returns the statement of the sender in the message.
     #[must_use]
     pub fn auth(&self) -> Auth {
         match self {
@@ -108,17 +112,17 @@ impl HostMessage {
         }
     }
 
-    /// The lane it travels on.
+    /// Returns the lane.
     #[must_use]
     pub fn lane(&self) -> Lane {
         match self {
-            // A probe waits behind what it is to be like.
+            // A probe waits in the same queue as the messages that it measures.
             Self::Checkpoint(_) | Self::Probe { .. } | Self::ProbeAnswer { .. } => Lane::Consensus,
             _ => Lane::CatchUp,
         }
     }
 
-    /// What must be checked before the replica sees it.
+    /// Collects the claims that must be checked before the replica sees the message.
     pub fn claims(&self, claims: &mut Claims<'_>) {
         if let Self::Proof(proof) = self {
             claims.checkpoint(proof);

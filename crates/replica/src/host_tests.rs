@@ -1,9 +1,9 @@
-//! What the host does whatever the protocol: with a protocol that does nothing but stand where it is told to.
+//! The behaviour of a replica apart from its protocol: the protocol here only enters the views that it is ordered to.
 
 use crate::clients::{Admission, Admit};
 use crate::host_message::{Heights, HostMessage};
 use crate::intake::Passed;
-use crate::{Checked, CheckedMessage, ConnId, Input, Output, Past, Replica, Setup, Unsealed};
+use crate::{Checked, CheckedMessage, ConnId, Input, Output, Replica, ReplicaSetup, RestoredLog, Unsealed};
 use quorate_consensus::{
     Alarm, Auth, Certificate, Checkpoint, CheckpointProof, Cx, Entry, Examined, Healed, LinkEvent, Message,
     Model, Note, OpenError, Place, Protocol, Ready, Record, RecordKey, Reject, Seal, Spec, Status, Synchrony,
@@ -21,17 +21,17 @@ use quorate_types::{
 };
 use std::sync::Arc;
 
-/// What the protocol is told to do.
+/// An order for the protocol.
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// "Stand in this view, begun or not."
+    /// Enter this view, begun or not.
     Stand(u64, bool),
-    /// "Ask whether all was sound since then, and is with answers to probes that were sent then", now and whenever the
-    /// answer may be another one.
+    /// Ask whether all was sound since the first time, with answers to probes from the second time on: now, and
+    /// whenever the answer may have changed.
     Ask(Time, Time),
-    /// "Say that somebody was late."
+    /// Raise the alarm that a message was late.
     Complain,
-    /// "Promise something that waits for the disk."
+    /// Make a promise, which waits for the disk.
     Promise,
 }
 
@@ -163,20 +163,20 @@ impl Examined for Still {
     }
 }
 
-/// Replica 2 of four.
+/// Opens replica 2 of four.
 pub(crate) fn open() -> Replica {
-    open_on(Past::default())
+    open_on(RestoredLog::default())
 }
 
-pub(crate) fn open_on(past: Past) -> Replica {
-    open_as(&Entry::of::<Still>(), past)
+pub(crate) fn open_on(log: RestoredLog) -> Replica {
+    open_as(&Entry::of::<Still>(), log)
 }
 
 /// Δ of [`bounded`]: probes go every 10 ms.
 const DELTA_NS: u64 = 40_000_000;
 const MS: u64 = 1_000_000;
 
-/// Replica 2 of four, with a protocol that assumes a bound on delays, and whose votes are not durable.
+/// Opens replica 2 of four, with a protocol that assumes a bound on delays and whose votes are not durable.
 pub(crate) fn bounded() -> Replica {
     let entry = Entry::of::<Still>();
     let entry = Entry {
@@ -184,10 +184,10 @@ pub(crate) fn bounded() -> Replica {
         synchrony: |_| Ok(Some(Synchrony { delta_ns: DELTA_NS, guarded: true })),
         ..entry
     };
-    open_as(&entry, Past::default())
+    open_as(&entry, RestoredLog::default())
 }
 
-fn open_as(entry: &Entry, past: Past) -> Replica {
+fn open_as(entry: &Entry, log: RestoredLog) -> Replica {
     let member = |id: u8| Member { sign: PublicKey([id; 32]), link: PublicKey([100 + id; 32]) };
     let genesis = Genesis {
         protocol: Still::SPEC.name,
@@ -205,7 +205,7 @@ fn open_as(entry: &Entry, past: Past) -> Replica {
         params: String::new(),
         salt: [0; 32],
     };
-    let setup = Setup {
+    let setup = ReplicaSetup {
         me: ReplicaId(2),
         committee: Arc::new(genesis.committee()),
         genesis: Arc::new(genesis),
@@ -213,7 +213,7 @@ fn open_as(entry: &Entry, past: Past) -> Replica {
         wall_offset_ns: 0,
         secret: Digest([7; 32]),
     };
-    let mut replica = Replica::open(entry, setup, past).unwrap();
+    let mut replica = Replica::open(entry, setup, log).unwrap();
     outputs(&mut replica);
     replica
 }
@@ -242,7 +242,7 @@ pub(crate) fn bundle(number: u64) -> Bundle {
     Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
 }
 
-/// Whom bundles were sent to.
+/// Returns the receivers of bundles.
 fn bundles_to(outputs: &[Output]) -> Vec<To> {
     let to = outputs.iter().filter_map(|output| match output {
         Output::Send { to, frame: Unsealed::Bundle(_), .. } => Some(*to),
@@ -251,7 +251,7 @@ fn bundles_to(outputs: &[Output]) -> Vec<To> {
     to.collect()
 }
 
-/// Whom it was told how far this replica is.
+/// Returns the receivers of this replica's heights.
 fn told(outputs: &[Output]) -> Vec<To> {
     let told = outputs.iter().filter_map(|output| match output {
         Output::Send { to, frame: Unsealed::Host { message: HostMessage::Heights(_), .. }, .. } => Some(*to),
@@ -261,7 +261,7 @@ fn told(outputs: &[Output]) -> Vec<To> {
 }
 
 #[test]
-fn a_checkpoint_is_stable_when_its_proof_is_durable() {
+fn checkpoint_is_stable_when_its_proof_is_durable() {
     let mut replica = open();
     let checkpoint = Checkpoint { height: Height(4), ..Checkpoint::GENESIS };
     let votes = [0, 1, 3].map(|id| (ReplicaId(id), Signature([0; 64])));
@@ -275,11 +275,7 @@ fn a_checkpoint_is_stable_when_its_proof_is_durable() {
         })
         .collect();
     assert_eq!(written.len(), 1);
-    assert_eq!(
-        replica.status().stable,
-        Height::ZERO,
-        "nothing is pruned on the word of what a crash may take back"
-    );
+    assert_eq!(replica.status().stable, Height::ZERO, "a crash may lose the proof, so nothing is pruned yet");
     replica.handle(Time(2), Input::Durable(Mark(written[0].0 - 1)));
     assert_eq!(replica.status().stable, Height::ZERO);
     replica.handle(Time(3), Input::Durable(written[0]));
@@ -287,7 +283,7 @@ fn a_checkpoint_is_stable_when_its_proof_is_durable() {
 }
 
 #[test]
-fn what_waits_is_forwarded_once_when_a_view_has_begun() {
+fn pending_bundles_are_forwarded_once_when_a_view_has_begun() {
     let mut replica = open();
     replica.handle(Time(1), Input::Client(ConnId(1), bundle(1)));
     assert_eq!(bundles_to(&outputs(&mut replica)), [To::One(ReplicaId(0))], "to the leader of view 0");
@@ -303,13 +299,13 @@ fn what_waits_is_forwarded_once_when_a_view_has_begun() {
     assert_eq!(bundles_to(&outputs(&mut replica)), [], "once");
     replica.handle(Time(5), stand(2, true));
     assert_eq!(bundles_to(&outputs(&mut replica)), [], "not to itself");
-    // The same leader, another view: it may have lost what it had.
+    // The same leader in another view may have lost the bundles.
     replica.handle(Time(6), stand(5, true));
     assert_eq!(bundles_to(&outputs(&mut replica)), [To::One(ReplicaId(1))]);
 }
 
 #[test]
-fn how_far_it_is_is_told_in_an_idle_cluster_too() {
+fn heights_are_announced_in_an_idle_cluster_too() {
     const SECOND: u64 = 1_000_000_000;
     let mut replica = open();
     let mut at = Vec::new();
@@ -324,17 +320,17 @@ fn how_far_it_is_is_told_in_an_idle_cluster_too() {
 }
 
 #[test]
-fn nobody_is_told_that_it_is_behind_who_is_not() {
+fn peer_that_is_not_behind_receives_no_heights() {
     let mut replica = open();
     let heights = Heights { executed: Height::ZERO, kept: Height(1), stable: Height::ZERO };
     replica.handle(Time(1), from_peer(3, CheckedMessage::Host(HostMessage::Heights(heights))));
     assert_eq!(told(&outputs(&mut replica)), []);
 }
 
-/// A liar that says the wrong thing about a height, and the right thing about those above, does not keep a replica from
-/// what all others have: the block above names the one below.
+/// A liar reports a wrong id for one height and right ids above it. A replica still learns what all others have: the
+/// block above names the one below.
 #[test]
-fn what_is_decided_above_a_gap_closes_it() {
+fn decision_above_a_gap_closes_it() {
     let mut replica = open();
     let block = |parent, height| Block {
         parent,
@@ -356,7 +352,7 @@ fn what_is_decided_above_a_gap_closes_it() {
         replica.handle(Time(1), from_peer(from, CheckedMessage::Host(decided)));
     }
     replica.tick(Time(1));
-    assert_eq!(replica.status().decided, Height::ZERO, "one peer alone says anything of 1 and 2");
+    assert_eq!(replica.status().decided, Height::ZERO, "one peer alone reports 1 and 2");
     let give = |block| from_peer(3, CheckedMessage::Host(HostMessage::Block(block)));
     replica.handle(Time(2), give(three));
     assert_eq!(replica.status().decided, Height::ZERO);
@@ -364,7 +360,7 @@ fn what_is_decided_above_a_gap_closes_it() {
     assert_eq!(replica.status().decided, Height(3));
 }
 
-/// Nobody waits for any bundle: all were executed long ago.
+/// An executor that has executed all bundles long ago.
 pub(crate) struct Old;
 
 impl Admit for Old {
@@ -373,7 +369,7 @@ impl Admit for Old {
     }
 }
 
-/// A bundle of half a megabyte that its client has not signed.
+/// Returns a bundle of half a megabyte without a valid signature.
 pub(crate) fn large(number: u64) -> Bundle {
     let session = SessionId { height: Height(1), index: 0 };
     let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), session, BundleNo(number));
@@ -384,14 +380,14 @@ pub(crate) fn large(number: u64) -> Bundle {
         .unwrap()
 }
 
-/// What nobody waits for is kept for blocks that may name it, as far as there is room. Where there is none, its
-/// signature is not looked at; but whoever has just said what a block is made of is heard.
+/// The pool keeps idle bodies for blocks that may name them, as far as there is room. Without room, their signatures
+/// are not checked. Bodies of a peer that has just sent a payload are checked all the same.
 #[test]
-fn what_would_not_be_kept_is_not_checked() {
+fn bundle_without_room_is_not_checked() {
     let replica = open();
     let mut intake = replica.intake(Scheme::Cheap);
     let mut replica = replica;
-    // How many of ten were checked: none of them is signed, so all of those are refused for that.
+    // Returns the number of checked bundles among ten: none is signed, so each checked one is refused for that.
     let mut checked = |replica: &Replica, from, payload: Option<&[u8]>| {
         let mut passed = Passed::default();
         for number in 100..110 {
@@ -415,19 +411,15 @@ fn what_would_not_be_kept_is_not_checked() {
     assert_eq!(checked(&replica, 3, None), 10, "each peer has room of its own");
     let mut payload = Vec::new();
     Payload { bundles: vec![large(100).digest()] }.encode(&mut payload);
-    assert_eq!(
-        checked(&replica, 1, Some(&payload)),
-        1,
-        "a block may be made of it; the replica has not seen yet"
-    );
+    assert_eq!(checked(&replica, 1, Some(&payload)), 1, "a block that the replica has not seen may need it");
 }
 
-/// The number of the probes of a round.
+/// Returns the number of the probes of a round.
 fn number(round: u64) -> u64 {
-    crate::synchrony::number(Digest([7; 32]), Incarnation(1), round)
+    crate::synchrony::probe_number(Digest([7; 32]), Incarnation(1), round)
 }
 
-/// Probes that were sent: their rounds and for how many peers.
+/// Returns the probes that were sent: round, and number of receivers.
 fn probes(outputs: &[Output]) -> Vec<(u64, usize)> {
     let probe = |output: &Output| match output {
         Output::Send { to, lane, frame: Unsealed::Host { message, .. } } => match (to, message) {
@@ -456,7 +448,7 @@ fn answer(replica: &Replica, from: u16, round: u64) -> Input {
     from_peer(from, CheckedMessage::Host(answer))
 }
 
-/// What a probe is answered with, in which outputs.
+/// Returns the answers to probes among these outputs.
 fn answers(outputs: &[Output]) -> Vec<HostMessage> {
     let answer = |output: &Output| match output {
         Output::Send { lane: Lane::Consensus, frame: Unsealed::Host { message, .. }, .. } => {
@@ -467,9 +459,9 @@ fn answers(outputs: &[Output]) -> Vec<HostMessage> {
     outputs.iter().filter_map(answer).collect()
 }
 
-/// A probe is answered from the handler, whatever the disk does, and the answer tells how far that is behind.
+/// A probe is answered from the handler, whatever the disk does, and the answer has the delay of the disk.
 #[test]
-fn a_probe_is_answered_at_once() {
+fn probe_is_answered_at_once() {
     let mut replica = bounded();
     let (incarnation, number) = (Incarnation(77), 5);
     let probe = || from_peer(1, CheckedMessage::Host(HostMessage::Probe { incarnation, number }));
@@ -490,7 +482,7 @@ fn a_probe_is_answered_at_once() {
 }
 
 #[test]
-fn who_assumes_no_bound_neither_probes_nor_answers() {
+fn replica_without_a_bound_neither_probes_nor_answers() {
     let mut replica = open();
     replica.tick(Time(100 * MS));
     assert_eq!(probes(&outputs(&mut replica)), []);
@@ -504,12 +496,12 @@ fn who_assumes_no_bound_neither_probes_nor_answers() {
         assert!(matches!(out[..], [Output::Rejected { from: ReplicaId(1), why: Reject::Invalid(_), .. }]));
     }
     replica.handle(Time(100 * MS), order(Order::Ask(Time(99 * MS), Time(100 * MS))));
-    assert_eq!(notes(&outputs(&mut replica)), ["sound"], "nothing is asked of anybody");
+    assert_eq!(notes(&outputs(&mut replica)), ["sound"], "no peer is asked");
     assert_eq!((replica.doubt(), replica.status().guard), (None, None));
 }
 
 #[test]
-fn peers_are_probed_and_doubt_is_told_when_it_begins_and_ends() {
+fn protocol_hears_when_doubt_begins_and_ends() {
     let mut replica = bounded();
     let mut heard = Vec::new();
     for ms in 0..=60 {
@@ -519,7 +511,7 @@ fn peers_are_probed_and_doubt_is_told_when_it_begins_and_ends() {
         let expected = if ms % 10 == 0 { vec![(ms / 10, 3)] } else { vec![] };
         assert_eq!(probes(&out), expected, "{ms} ms");
         heard.extend(notes(&out).into_iter().map(|note| (ms, note)));
-        // What the protocol hears sets the pace.
+        // The messages of the protocol set the pace.
         if ms == 5 {
             replica.handle(Time(ms * MS), stand(0, true));
             assert_eq!(outputs(&mut replica).len(), 0);
@@ -534,7 +526,7 @@ fn peers_are_probed_and_doubt_is_told_when_it_begins_and_ends() {
     let status = replica.status();
     assert!(status.to_string().contains("guarded"), "{status}");
     let late = [0, 3].map(|id| (ReplicaId(id), Time(40 * MS)));
-    assert_eq!(status.guard.unwrap().late, late, "what was sent to 1 at 30 is not due");
+    assert_eq!(status.guard.unwrap().late, late, "the probe to 1 at 30 is not due");
     for from in [1, 3] {
         let answer = answer(&replica, from, 6);
         replica.handle(Time(61 * MS), answer);
@@ -542,7 +534,7 @@ fn peers_are_probed_and_doubt_is_told_when_it_begins_and_ends() {
         assert_eq!(notes(&outputs(&mut replica)), expected);
     }
     assert_eq!(replica.doubt(), Some((false, 1)));
-    // A gap is heard of at once.
+    // A gap is reported at once.
     for peer in [1, 3] {
         replica.handle(Time(62 * MS), Input::Link(ReplicaId(peer), LinkEvent::Gap));
     }
@@ -550,9 +542,9 @@ fn peers_are_probed_and_doubt_is_told_when_it_begins_and_ends() {
     assert_eq!(replica.doubt(), Some((true, 2)));
 }
 
-/// Where the protocol asks for answers that are not here yet, a probe goes at once, and it hears of them.
+/// If the protocol asks for fresh answers, a probe goes at once, and the protocol hears of the answers.
 #[test]
-fn freshness_is_asked_for_at_once() {
+fn request_for_freshness_sends_a_probe_at_once() {
     let mut replica = bounded();
     replica.tick(Time(0));
     for from in [0, 1, 3] {
@@ -574,20 +566,21 @@ fn freshness_is_asked_for_at_once() {
     assert!(matches!(why[..], [Output::Rejected { from: ReplicaId(1), why: Reject::Stale, .. }]), "{why:?}");
 }
 
-/// What was due is late although it is handled now: whoever stood still does not take for sound what it has missed.
+/// A missing answer is late although inputs are handled only now: a replica that stood still does not report missed
+/// time as sound.
 #[test]
-fn a_replica_that_stood_still_notices_before_its_protocol_asks() {
+fn standstill_is_noticed_before_the_protocol_asks() {
     let mut replica = bounded();
     replica.tick(Time(0));
     outputs(&mut replica);
     replica.handle(Time(500 * MS), order(Order::Ask(Time(MS), Time(0))));
     let out = outputs(&mut replica);
     assert_eq!(notes(&out), ["not sound", "heard", "not sound"]);
-    assert_eq!(probes(&out), [(1, 3)], "the next one was due long ago");
+    assert_eq!(probes(&out), [(1, 3)], "the next round was due long ago");
 }
 
 #[test]
-fn a_doubt_that_the_protocol_raises_stops_nothing() {
+fn synchrony_alarm_does_not_stop_the_replica() {
     let mut replica = bounded();
     for times in 1..=3 {
         replica.handle(Time(times * MS), order(Order::Complain));
@@ -597,14 +590,17 @@ fn a_doubt_that_the_protocol_raises_stops_nothing() {
         assert_eq!(replica.doubted().1, times);
     }
     let status = replica.status();
-    // It was raised while a message of 0 was handled.
+    // The alarm was raised while a message of 0 was handled.
     let last = "the bound on delays does not hold in view 0: no certificate (replica 0)";
-    assert_eq!((status.alarm, status.doubted, status.last_doubted), (None, 3, Some(last.to_owned())));
+    assert_eq!(
+        (status.alarms.stopped, status.alarms.doubts, status.alarms.last_doubt),
+        (None, 3, Some(last.to_owned()))
+    );
     replica.handle(Time(9 * MS), stand(4, true));
-    assert_eq!(replica.status().view, View(4), "it goes on");
+    assert_eq!(replica.status().view, View(4), "the replica continues");
 }
 
-/// Heights that are to be executed.
+/// Returns the heights to execute.
 fn executed(outputs: &[Output]) -> Vec<Height> {
     let height = |output: &Output| match output {
         Output::Execute(block) => Some(block.height),
@@ -613,7 +609,7 @@ fn executed(outputs: &[Output]) -> Vec<Height> {
     outputs.iter().filter_map(height).collect()
 }
 
-/// Marks of decisions in the log.
+/// Returns the marks of decisions in the log.
 fn decided(outputs: &[Output]) -> Vec<Mark> {
     let mark = |output: &Output| match output {
         Output::Persist { mark, entry: LogEntry::Decided { .. } } => Some(*mark),
@@ -622,7 +618,7 @@ fn decided(outputs: &[Output]) -> Vec<Mark> {
     outputs.iter().filter_map(mark).collect()
 }
 
-/// Up to where the log is to be synced.
+/// Returns the mark up to which the log is to be synced.
 fn asked(outputs: &[Output]) -> Option<Mark> {
     let mark = |output: &Output| match output {
         Output::Sync(mark) => Some(*mark),
@@ -631,10 +627,11 @@ fn asked(outputs: &[Output]) -> Option<Mark> {
     outputs.iter().filter_map(mark).max()
 }
 
-/// Where votes are not durable the log alone knows what was decided: it is on disk before anybody hears what came of it.
+/// Without durable votes the log alone knows the decision: it is durable before any client or peer hears of the
+/// execution.
 #[test]
-fn what_votes_on_disk_do_not_vouch_for_is_executed_when_it_is_on_the_own() {
-    // Of three blocks the second answers a client.
+fn block_without_durable_votes_is_executed_when_its_decision_is_durable() {
+    // The second of three blocks answers a client.
     let (bundle, empty) = (bundle(1), Payload::default());
     let payload = Payload { bundles: vec![bundle.digest()] };
     let block = |parent, height, payload: &Payload| Block {
@@ -674,20 +671,20 @@ fn what_votes_on_disk_do_not_vouch_for_is_executed_when_it_is_on_the_own() {
 
     let (first, then) = learn(&mut open());
     assert_eq!(executed(&first), [Height(1)]);
-    assert_eq!(executed(&then), [Height(2), Height(3)], "its voters have it on disk");
+    assert_eq!(executed(&then), [Height(2), Height(3)], "its voters have durable votes");
 
     let mut replica = bounded();
     let (first, then) = learn(&mut replica);
     assert_eq!((executed(&first), decided(&first).len()), (vec![], 1));
-    assert_eq!(asked(&first), None, "nobody waits for an empty block");
+    assert_eq!(asked(&first), None, "no client waits for an empty block");
     assert_eq!(replica.status().decided, Height(3));
     let marks = decided(&then);
     assert_eq!((executed(&then), marks.len()), (vec![], 2));
-    assert_eq!(asked(&then), marks.first().copied(), "at once, and for what answers somebody");
+    assert_eq!(asked(&then), marks.first().copied(), "at once, and for the block that answers a client");
     replica.handle(Time(5), Input::Durable(Mark(marks[0].0 - 1)));
     assert_eq!(executed(&outputs(&mut replica)), [Height(1)]);
     replica.handle(Time(6), Input::Durable(marks[0]));
     assert_eq!(executed(&outputs(&mut replica)), [Height(2)]);
     replica.handle(Time(7), Input::Durable(marks[1]));
-    assert_eq!(executed(&outputs(&mut replica)), [Height(3)], "not with what came before it");
+    assert_eq!(executed(&outputs(&mut replica)), [Height(3)], "not before its own mark");
 }

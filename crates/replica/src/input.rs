@@ -1,9 +1,8 @@
-//! What can happen to a replica: a closed set of plain data with an encoding, so that a recording of inputs
-//! replays a run.
+//! Inputs of a replica: a closed set of plain data with an encoding, so that a recording of inputs replays a run.
 
 use crate::encoding::{self, put_bundle, put_full_block};
 use crate::host_message::{Heights, HostMessage};
-use crate::output::{ConnId, Ticket};
+use crate::output::{ConnId, OwnCopyTicket};
 use quorate_consensus::{Entry, LinkEvent, Message, Seal};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put_list};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FRAME_CONSENSUS_BYTES_MAX};
@@ -13,23 +12,23 @@ use quorate_types::{
 };
 use std::sync::Arc;
 
-/// A message of a peer whose form, window and signatures hold.
+/// A message of a peer whose form, window and signatures were checked.
 #[derive(Debug)]
 pub struct Checked {
-    /// Who handed it over.
+    /// The peer that sent it.
     pub link: ReplicaId,
-    /// Whose word it is.
+    /// The signer, with the signature.
     pub seal: Seal,
     /// The message.
     pub message: CheckedMessage,
 }
 
-/// What a checked message says.
+/// The content of a checked message.
 #[derive(Debug)]
 pub enum CheckedMessage {
-    /// To the protocol.
+    /// A message for the protocol.
     Protocol(Box<dyn Message>),
-    /// To the host.
+    /// A message for the host.
     Host(HostMessage),
 }
 
@@ -38,37 +37,37 @@ pub enum CheckedMessage {
 pub enum Input {
     /// A message of a peer.
     Peer(Checked),
-    /// A bundle that a client handed over itself; its authenticator holds.
+    /// A bundle that its client handed over directly; its authenticator holds.
     Client(ConnId, Bundle),
     /// A bundle that a peer handed over; its authenticator holds.
     Bundle {
-        /// Who handed it over.
+        /// The peer that sent it.
         from: ReplicaId,
         /// The bundle.
         bundle: Bundle,
-        /// Whether it waits for execution, as far as the executor knows; else it is kept for a while because
-        /// a block may name it.
+        /// Whether it waits for execution, as far as the executor knows. Otherwise it is kept for a while, because a
+        /// block may name it.
         pending: bool,
     },
     /// A payload that a peer handed over.
     Payload(ReplicaId, Arc<Payload>),
     /// An own message was sealed and queued.
-    Own(Ticket, Option<Signature>),
-    /// Everything up to this mark is on disk.
+    Own(OwnCopyTicket, Option<Signature>),
+    /// The log is durable up to this mark.
     Durable(Mark),
     /// A block was executed.
     Executed(Executed),
-    /// Something happened to a link.
+    /// An event of a link.
     Link(ReplicaId, LinkEvent),
-    /// A decided block as the log has it, for who asked; `None` when it is not kept.
+    /// The answer of the log to a peer that asked for a decided block; `None` when the log does not keep it.
     Stored(ReplicaId, BlockId, Option<Box<FullBlock>>),
-    /// The ids of decided heights as the log has them, for who asked, and the first height that is kept.
+    /// The answer of the log to a peer that asked for decided ids, with the first height that the log keeps.
     StoredIds(ReplicaId, Height, Vec<BlockId>),
-    /// The first decided height that the log still keeps has changed.
+    /// The first decided height that the log keeps has changed.
     Kept(Height),
-    /// The log has begun a new segment: everything that still binds must be written there again.
+    /// The log has begun a new segment, which needs everything that still binds once more.
     Rolled,
-    /// Bodies that these replicas handed over wait for their check, and those of nobody else.
+    /// Exactly these replicas have bodies that wait for their check.
     Unchecked(ReplicaSet),
 }
 
@@ -141,10 +140,9 @@ impl Input {
         }
     }
 
-    /// Reads an input that fills `bytes`, as a replica of this protocol and these limits encoded it.
+    /// Reads an input that fills `bytes`, in the encoding of a replica of this protocol and these limits.
     ///
-    /// # Errors
-    /// When the bytes are not an input.
+    /// # Errors When the bytes are not an input.
     pub fn decode(entry: &Entry, limits: &BodyLimits, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
@@ -157,7 +155,7 @@ impl Input {
                 bundle: encoding::bundle(limits, r)?,
             },
             4 => Self::Payload(ReplicaId::decode(r)?, Arc::decode(r)?),
-            5 => Self::Own(Ticket(r.u64()?), Option::decode(r)?),
+            5 => Self::Own(OwnCopyTicket(r.u64()?), Option::decode(r)?),
             6 => Self::Durable(Mark(r.u64()?)),
             7 => Self::Executed(decode_executed(r)?),
             8 => {
@@ -214,7 +212,7 @@ fn decode_checked(tag: u8, entry: &Entry, r: &mut Reader<'_>) -> Result<Checked,
     Ok(Checked { link, seal, message })
 }
 
-/// Bytes of what executing a bundle resulted in, without the outcome's own.
+/// Bytes of an executed bundle at least, without its outcome.
 const EXECUTED_BYTES_MIN: usize = 32 + 12 + 8 + 32 + 32 + 4 + 4;
 
 fn encode_executed(executed: &Executed, out: &mut Vec<u8>) {
@@ -250,7 +248,7 @@ fn decode_executed(r: &mut Reader<'_>) -> Result<Executed, DecodeError> {
     Ok(Executed { height, bundles, evicted, state: Option::decode(r)? })
 }
 
-/// How far a replica is, as it tells its peers.
+/// A report of heights is a host message.
 impl From<Heights> for HostMessage {
     fn from(heights: Heights) -> Self {
         Self::Heights(heights)

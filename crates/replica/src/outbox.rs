@@ -1,15 +1,16 @@
-//! Where promises are held: the guard, the marks, the messages that wait for the disk, and the own copies.
+//! The outbox: the guard, the marks, the messages that wait for the disk, and the own copies.
 //!
-//! No promise leaves before its mark. Everything that a step records and the guard entries of what it sends
-//! are appended under one mark; a message that was held behind it leaves when `Durable(mark)` has come back.
-//! No slot of a message that may be said `once` is ever filled with a second subject, across restarts.
+//! * No promise leaves before its mark is durable. The records of a step and the guard entries of its messages are
+//!   appended under one mark. A message that is held behind this mark leaves after `Durable(mark)`.
+//! * No slot of a message that may be sent `once` ever has a second subject, across restarts.
 //!
-//! Who knows ahead which slot it may fill *reserves* it: floors above it are written down with an earlier promise.
-//! They bind after a restart alone. What then fills the slot needs neither an entry nor a sync: whatever was said
-//! there, nothing else ever will be.
+//! A protocol that knows ahead which slot it may fill *reserves* it: floors above the slot are appended with an
+//! earlier promise. They bind after a restart alone. The message that fills the slot needs neither an entry nor a
+//! sync: whatever it is, no other message ever fills that slot.
 
 use crate::host_message::HostMessage;
-use crate::output::{Output, Ticket, Unsealed};
+use crate::output::{Output, OwnCopyTicket, Unsealed};
+use crate::status::OutboxSize;
 use quorate_consensus::{Auth, Hold, Message, RecordKey, To};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Lane;
@@ -17,41 +18,44 @@ use quorate_types::{Digest, Floors, Height, Kind, LogEntry, Mark, Signature, Slo
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// How long a message that nobody waits for may wait for somebody else's sync.
+#[cfg(test)]
+mod tests;
+
+/// The time for which a message may wait for another's sync while no replica waits for it.
 const LAZY_NS_MAX: u64 = 50_000_000;
 
-/// Own copies that may be on their way at most; what is older was lost by the host and is dropped.
+/// The maximum of own copies on their way; the host has lost older ones, and they are dropped.
 const COPIES_MAX: usize = 65_536;
 
-/// What comes back when an own message was queued.
+/// The own copy that returns when an own message was queued.
 #[derive(Debug)]
 pub(crate) enum OwnCopy {
-    /// A protocol's message.
+    /// A message of the protocol.
     Protocol(Box<dyn Message>),
-    /// The host's.
+    /// A message of the host.
     Host(HostMessage),
 }
 
-/// Why a message was not sent.
+/// The reason for which a message was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unsent {
-    /// Its slot holds another subject. The protocol would have contradicted itself.
+    /// Its slot has another subject: the protocol would have equivocated.
     Contradiction(Slot, Digest),
-    /// Its slot lies below the floors.
+    /// Its slot is below the floors.
     Dead(Slot),
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldMessage {
     mark: Mark,
-    /// Since when; `None` where nobody waits for it.
+    /// The time since which it waits; `None` where no replica waits for it.
     since: Option<Time>,
     to: To,
     lane: Lane,
     frame: Unsealed,
 }
 
-impl Held {
+impl HeldMessage {
     fn leave(self) -> Output {
         let Self { to, lane, frame, .. } = self;
         Output::Send { to, lane, frame }
@@ -63,25 +67,25 @@ impl Held {
 pub(crate) struct Outbox {
     guard: BTreeMap<Slot, Digest>,
     floors: Floors,
-    /// Floors of kinds that are in the log already and hold after a restart alone, with the mark that they are under.
+    /// Floors that the log has and that bind after a restart alone, by kind, each with its mark.
     reserved: BTreeMap<Kind, (View, Mark)>,
-    /// As they stand in the log, which has them once more in each new segment.
+    /// Records in their encoding of the log, which has them once more in each new segment.
     records: BTreeMap<RecordKey, Arc<[u8]>>,
-    /// The mark of what was appended last.
+    /// The mark of the last appended entry.
     appended: Mark,
     durable: Mark,
     /// The mark that the host was asked to sync.
     asked: Mark,
-    held: VecDeque<Held>,
-    /// A mark that something waits for without haste, and until when.
+    held: VecDeque<HeldMessage>,
+    /// A mark that is needed without haste, and the end of its wait.
     lazy: Option<(Mark, Time)>,
-    copies: BTreeMap<Ticket, OwnCopy>,
+    copies: BTreeMap<OwnCopyTicket, OwnCopy>,
     next_ticket: u64,
     open_step: bool,
 }
 
 impl Outbox {
-    /// What the log kept.
+    /// Restores the outbox from the log.
     pub(crate) fn restore(
         guard: BTreeMap<Slot, Digest>,
         floors: Floors,
@@ -91,7 +95,7 @@ impl Outbox {
         Self { guard, floors, records, ..Self::default() }
     }
 
-    /// A new step: what it appends has a mark of its own.
+    /// Begins a new step: its entries have a mark of their own.
     pub(crate) fn begin_step(&mut self) {
         self.open_step = false;
     }
@@ -110,35 +114,35 @@ impl Outbox {
         out.push_back(Output::Persist { mark, entry });
     }
 
-    /// The mark of what was appended last.
+    /// Returns the mark of the last appended entry.
     pub(crate) fn appended(&self) -> Mark {
         self.appended
     }
 
-    /// Whether a mark is on disk.
+    /// Whether a mark is durable.
     pub(crate) fn is_durable(&self, mark: Mark) -> bool {
         mark <= self.durable
     }
 
-    /// Appends a protocol's record; a later one with the same key replaces it.
+    /// Appends a record of the protocol; a later one with the same key replaces it.
     pub(crate) fn record(&mut self, key: RecordKey, bytes: Vec<u8>, out: &mut VecDeque<Output>) {
         let known = self.records.get(&key).and_then(|record| record.get(RECORD_KEY_BYTES..));
         if known == Some(&bytes) {
-            return; // The log has exactly this already, or will before anything held that follows leaves.
+            return; // The log has this record already, or will have it before any later held message leaves.
         }
         let record = encode_record(key, &bytes);
         self.persist(LogEntry::Record(Arc::clone(&record)), out);
         self.records.insert(key, record);
     }
 
-    /// May this statement be made? Fills its slot if it is free.
+    /// Checks whether this statement may be made, and fills its slot if it is free.
     fn guard(&mut self, statement: &Statement, out: &mut VecDeque<Output>) -> Result<(), Unsent> {
         let slot = statement.slot();
         if self.floors.is_dead(&slot) {
             return Err(Unsent::Dead(slot));
         }
         match self.guard.get(&slot) {
-            // The identical statement may always be made again.
+            // An identical statement may always be repeated.
             Some(subject) if *subject == statement.subject => Ok(()),
             Some(subject) => Err(Unsent::Contradiction(slot, *subject)),
             None => {
@@ -149,7 +153,7 @@ impl Outbox {
         }
     }
 
-    /// Writes down that no slot of this kind in this view or below is filled after a restart.
+    /// Reserves slots: none of this kind in this view or below is filled after a restart.
     pub(crate) fn reserve(&mut self, kind: Kind, view: View, out: &mut VecDeque<Output>) {
         let floor = view.next();
         if self.reserved.get(&kind).is_some_and(|(known, _)| *known >= floor) {
@@ -160,26 +164,27 @@ impl Outbox {
         out.push_back(Output::Persist { mark, entry: LogEntry::Floors(self.floors_in_log()) });
     }
 
-    /// The floors as they hold after a restart.
+    /// Returns the floors that bind after a restart.
     fn floors_in_log(&self) -> Floors {
         let mut floors = self.floors.clone();
         self.reserved.iter().for_each(|(kind, (view, _))| raise(&mut floors, *kind, *view));
         floors
     }
 
-    /// May this statement be made in a slot that was reserved, and what does it wait for? `None` where none was.
+    /// Checks whether this statement may be made in a reserved slot. Returns the mark of the reservation; `None` where
+    /// there is none.
     fn guard_reserved(&mut self, statement: &Statement) -> Option<Result<Mark, Unsent>> {
         let slot = statement.slot();
         let (_, mark) = *self.reserved.get(&slot.kind).filter(|(floor, _)| slot.view < *floor)?;
         if self.floors.is_dead(&slot) {
             return Some(Err(Unsent::Dead(slot)));
         }
-        // The log needs no entry: it says already that nothing else is ever said here.
+        // The log needs no entry, because the reservation excludes any other statement in this slot.
         let subject = *self.guard.entry(slot).or_insert(statement.subject);
         Some(if subject == statement.subject { Ok(mark) } else { Err(Unsent::Contradiction(slot, subject)) })
     }
 
-    /// Sends a protocol's message, now or when everything appended so far is durable.
+    /// Sends a message of the protocol: now, or when everything appended so far is durable.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -192,8 +197,8 @@ impl Outbox {
         let statement = auth.statement();
         let mut reserved = None;
         if let Some(statement) = statement.filter(|_| message.once()) {
-            // §4.2: what may be said once is a promise, and a promise is held. A protocol that asks otherwise
-            // is wrong in a way that no peer can cause.
+            // §4.2: a message that may be sent once is a promise, and a promise is held. Another choice is a bug of
+            // the protocol that no peer can cause.
             assert!(hold != Hold::No, "{:?} may be said once and must be held", message.kind());
             if hold == Hold::Reserved {
                 reserved = self.guard_reserved(&statement).transpose()?;
@@ -208,7 +213,7 @@ impl Outbox {
         let own = statement.map(|_| self.keep_copy(OwnCopy::Protocol(message)));
         let frame = Unsealed::Protocol { body, sign, own };
         let mark = reserved.unwrap_or(self.appended);
-        let held = Held { mark, since: Some(now), to, lane: Lane::Consensus, frame };
+        let held = HeldMessage { mark, since: Some(now), to, lane: Lane::Consensus, frame };
         if reserved.is_some() {
             self.queue_behind(held, out);
         } else {
@@ -217,7 +222,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends a host message. One with a statement of its own is held, without haste.
+    /// Sends a host message. A signed one is held without haste.
     pub(crate) fn send_host(
         &mut self,
         now: Time,
@@ -234,7 +239,7 @@ impl Outbox {
             });
             return Ok(());
         };
-        // The mark of a step that is open may be on the disk already.
+        // The mark of an open step may be durable already.
         self.begin_step();
         self.guard(&statement, out)?;
         let own = self.keep_copy(OwnCopy::Host(message.clone()));
@@ -243,21 +248,21 @@ impl Outbox {
         if mark <= self.durable {
             out.push_back(Output::Send { to, lane, frame });
         } else {
-            // Nobody waits for a checkpoint: it rides on the next sync, or on one of its own soon.
-            self.held.push_back(Held { mark, since: None, to, lane, frame });
+            // No replica waits for a checkpoint: it leaves after the next sync, or after one of its own soon.
+            self.held.push_back(HeldMessage { mark, since: None, to, lane, frame });
             self.wait_lazily(mark, now);
         }
         Ok(())
     }
 
-    /// Something waits for everything appended so far, without haste.
+    /// Asks for the durability of a mark, without haste.
     pub(crate) fn wait_lazily(&mut self, mark: Mark, now: Time) {
         let until = self.lazy.map_or(now.plus(LAZY_NS_MAX), |(_, until)| until);
         self.lazy = Some((mark, until));
     }
 
-    fn keep_copy(&mut self, copy: OwnCopy) -> Ticket {
-        let ticket = Ticket(self.next_ticket);
+    fn keep_copy(&mut self, copy: OwnCopy) -> OwnCopyTicket {
+        let ticket = OwnCopyTicket(self.next_ticket);
         self.next_ticket = self.next_ticket.wrapping_add(1);
         self.copies.insert(ticket, copy);
         while self.copies.len() > COPIES_MAX {
@@ -266,8 +271,8 @@ impl Outbox {
         ticket
     }
 
-    fn queue(&mut self, hold: Hold, held: Held, out: &mut VecDeque<Output>) {
-        // Held messages keep their order: one never overtakes another that still waits.
+    fn queue(&mut self, hold: Hold, held: HeldMessage, out: &mut VecDeque<Output>) {
+        // Held messages keep their order: none overtakes another that still waits.
         if hold == Hold::No || (held.mark <= self.durable && self.held.is_empty()) {
             out.push_back(held.leave());
         } else {
@@ -277,8 +282,8 @@ impl Outbox {
         }
     }
 
-    /// Queues what waits for its mark alone: it overtakes what waits for a later one.
-    fn queue_behind(&mut self, held: Held, out: &mut VecDeque<Output>) {
+    /// Queues a message that waits for its mark alone: it overtakes those with later marks.
+    fn queue_behind(&mut self, held: HeldMessage, out: &mut VecDeque<Output>) {
         let mark = held.mark;
         if mark <= self.durable {
             out.push_back(held.leave());
@@ -289,7 +294,7 @@ impl Outbox {
         self.ask(mark, out);
     }
 
-    /// Forgets what is held of this kind in this view; it never leaves, and no own copy of it comes.
+    /// Drops held messages of this kind in this view. They never leave, and no own copy of them returns.
     pub(crate) fn withdraw(&mut self, kind: Kind, view: View) {
         let copies = &mut self.copies;
         self.held.retain(|held| {
@@ -302,14 +307,15 @@ impl Outbox {
         });
     }
 
-    /// For how long the oldest message has waited for the disk that somebody waits for; 0 where there is none.
+    /// Returns the age of the oldest message that waits for the disk and that a replica waits for; 0 where there is
+    /// none.
     pub(crate) fn oldest_held_ns(&self, now: Time) -> u64 {
-        // What was reserved stands before older messages, so the first need not be the oldest.
+        // A reserved message stands before older ones, so the first need not be the oldest.
         let since = self.held.iter().filter_map(|held| held.since).min();
         since.map_or(0, |since| now.since(since))
     }
 
-    /// Something waits for everything up to this mark: it is synced now.
+    /// Asks for a sync up to this mark now.
     pub(crate) fn ask(&mut self, mark: Mark, out: &mut VecDeque<Output>) {
         if mark > self.asked {
             self.asked = mark;
@@ -317,7 +323,7 @@ impl Outbox {
         }
     }
 
-    /// Everything up to `mark` is on disk: what waited for it leaves, in order.
+    /// Notes that everything up to `mark` is durable, and sends the messages that waited for it, in order.
     pub(crate) fn durable(&mut self, mark: Mark, out: &mut VecDeque<Output>) {
         self.durable = self.durable.max(mark);
         self.asked = self.asked.max(self.durable);
@@ -325,16 +331,16 @@ impl Outbox {
             self.lazy = None;
         }
         while self.held.front().is_some_and(|held| held.mark <= self.durable) {
-            out.extend(self.held.pop_front().map(Held::leave));
+            out.extend(self.held.pop_front().map(HeldMessage::leave));
         }
     }
 
-    /// When [`Outbox::tick`] has something to do.
+    /// Returns the time at which [`Outbox::tick`] has work to do.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.lazy.map(|(_, until)| until)
     }
 
-    /// What waited without haste has waited long enough.
+    /// Asks for a sync where a wait without haste is over.
     pub(crate) fn tick(&mut self, now: Time, out: &mut VecDeque<Output>) {
         if let Some((mark, until)) = self.lazy
             && until <= now
@@ -344,12 +350,12 @@ impl Outbox {
         }
     }
 
-    /// The own copy of a message that was queued. `None` for one of an earlier incarnation.
-    pub(crate) fn own_copy(&mut self, ticket: Ticket) -> Option<OwnCopy> {
+    /// Takes the own copy of a queued message; `None` for a message of an earlier incarnation.
+    pub(crate) fn own_copy(&mut self, ticket: OwnCopyTicket) -> Option<OwnCopy> {
         self.copies.remove(&ticket)
     }
 
-    /// Raises the floors: dead slots and the records of settled heights are forgotten.
+    /// Raises the floors, and forgets dead slots.
     pub(crate) fn raise_floors(&mut self, floors: Floors, out: &mut VecDeque<Output>) {
         let mut raised = self.floors.clone();
         raised.height = raised.height.max(floors.height);
@@ -363,12 +369,12 @@ impl Outbox {
         self.guard.retain(|slot, _| !floors.is_dead(slot));
     }
 
-    /// A checkpoint is stable: records about heights up to it are obsolete.
+    /// Forgets records of heights up to a stable checkpoint.
     pub(crate) fn forget_records(&mut self, stable: Height) {
         self.records.retain(|key, _| key.height == Height::ZERO || key.height > stable);
     }
 
-    /// Everything that still binds, once more: for a new segment of the log.
+    /// Appends everything that still binds once more, for a new segment of the log.
     pub(crate) fn write_base(&mut self, out: &mut VecDeque<Output>) {
         self.persist(LogEntry::Floors(self.floors_in_log()), out);
         let guard: Vec<Statement> = self
@@ -391,9 +397,9 @@ impl Outbox {
         }
     }
 
-    /// Entries in guard and records: for status.
-    pub(crate) fn size(&self) -> (usize, usize, usize) {
-        (self.guard.len(), self.records.len(), self.held.len())
+    /// Returns its size, for status.
+    pub(crate) fn size(&self) -> OutboxSize {
+        OutboxSize { guard_entries: self.guard.len(), records: self.records.len(), held: self.held.len() }
     }
 }
 
@@ -407,9 +413,9 @@ fn raise(floors: &mut Floors, kind: Kind, view: View) {
 /// Bytes of the key of a record in the log: kind, height, scope.
 const RECORD_KEY_BYTES: usize = 1 + 8 + 32;
 
-/// A record as it stands in the log: its key and its bytes.
+/// Encodes a record for the log: its key and its bytes.
 pub(crate) fn encode_record(key: RecordKey, bytes: &[u8]) -> Arc<[u8]> {
-    // Copied twice, and in pieces: byte by byte into its place is slower than that.
+    // The bytes are copied twice, and in pieces: a copy byte by byte into the final place is slower.
     let mut record = Vec::with_capacity(RECORD_KEY_BYTES.saturating_add(bytes.len()));
     record.push(key.kind);
     record.extend_from_slice(&key.height.0.to_le_bytes());
@@ -418,7 +424,7 @@ pub(crate) fn encode_record(key: RecordKey, bytes: &[u8]) -> Arc<[u8]> {
     record.into()
 }
 
-/// The other way round; `None` for what is too short to be a record.
+/// Decodes a record of the log; `None` for bytes that are too short.
 pub(crate) fn decode_record(entry: &[u8]) -> Option<(RecordKey, Vec<u8>)> {
     let mut reader = quorate_types::Reader::new(entry);
     let kind = reader.u8().ok()?;
@@ -427,9 +433,5 @@ pub(crate) fn decode_record(entry: &[u8]) -> Option<(RecordKey, Vec<u8>)> {
     Some((RecordKey { kind, height, scope }, reader.take_rest().to_vec()))
 }
 
-/// A signature that an own copy came back with.
+/// The signature with which an own copy returns.
 pub(crate) type OwnSignature = Option<Signature>;
-
-#[cfg(test)]
-#[path = "outbox_tests.rs"]
-mod tests;

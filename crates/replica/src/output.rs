@@ -1,4 +1,4 @@
-//! What the host must do: a closed set of plain data with an encoding, so that two runs can be compared.
+//! Outputs of a replica: a closed set of plain data with an encoding, so that two runs can be compared.
 
 use crate::encoding::{self, put_bundle, put_entry, put_full_block, tagged};
 use crate::host_message::HostMessage;
@@ -17,9 +17,9 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ConnId(pub u64);
 
-/// Names a message whose own copy the host gives back.
+/// The number of a message whose own copy the host returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct Ticket(pub u64);
+pub struct OwnCopyTicket(pub u64);
 
 /// A frame that the host seals (signs, encrypts) and queues.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,19 +28,19 @@ pub enum Unsealed {
     Protocol {
         /// The encoded message, without signature.
         body: Vec<u8>,
-        /// What the host signs and appends; `None` where the link vouches.
+        /// The statement that the host signs and appends; `None` where the link vouches.
         sign: Option<Statement>,
-        /// The own copy to give back once the frame is queued.
-        own: Option<Ticket>,
+        /// The own copy to return once the frame is queued.
+        own: Option<OwnCopyTicket>,
     },
     /// A message between hosts.
     Host {
         /// The message.
         message: HostMessage,
-        /// What the host signs and appends.
+        /// The statement that the host signs and appends.
         sign: Option<Statement>,
-        /// The own copy to give back.
-        own: Option<Ticket>,
+        /// The own copy to return.
+        own: Option<OwnCopyTicket>,
     },
     /// A bundle.
     Bundle(Bundle),
@@ -48,77 +48,77 @@ pub enum Unsealed {
     Payload(Arc<Payload>),
 }
 
-/// One thing that the host must do. Outputs are to be done in order.
+/// One task of the host. The host carries out outputs in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Output {
-    /// Append to the log; no sync yet.
+    /// Append an entry to the log, without a sync.
     Persist {
-        /// The mark that the entry belongs to.
+        /// The mark of the entry.
         mark: Mark,
         /// The entry.
         entry: LogEntry,
     },
-    /// Something held waits for this mark: sync, then give `Input::Durable`.
+    /// A held message waits for this mark: sync, then hand in `Input::Durable`.
     Sync(Mark),
     /// Queue a frame.
     Send {
-        /// To whom.
+        /// The receivers.
         to: To,
-        /// On which lane.
+        /// The lane.
         lane: Lane,
-        /// What.
+        /// The frame.
         frame: Unsealed,
     },
     /// Execute the next height; answered by `Input::Executed`.
     Execute(FullBlock),
-    /// Give a reply to whoever speaks for this client.
+    /// Give a reply to the connections that speak for this client.
     Reply {
         /// The client.
         client: ClientId,
         /// The reply.
         reply: ReplyBundle,
     },
-    /// Tell a client that its bundle was not taken.
+    /// Refuse a bundle of a client.
     Refuse {
-        /// The connection it came on.
+        /// The connection on which it came.
         conn: ConnId,
         /// The client.
         client: ClientId,
-        /// Which content.
+        /// The digest of the bundle.
         bundle: BundleDigest,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
     /// Read a decided block from the log; answered by `Input::Stored`.
     Load {
-        /// For whom.
+        /// The peer that asks.
         to: ReplicaId,
-        /// Which height.
+        /// The height of the block.
         height: Height,
-        /// What is expected there.
+        /// The id that is expected at this height.
         id: BlockId,
     },
     /// Read the ids of decided heights from the log; answered by `Input::StoredIds`.
     LoadIds {
-        /// For whom.
+        /// The peer that asks.
         to: ReplicaId,
-        /// From which height on.
+        /// The first height.
         from: Height,
     },
-    /// The protocol did not act (fully) on a peer's message: to be counted.
+    /// Count a peer's message on which the protocol did not act, or not fully.
     Rejected {
-        /// Who handed it over.
+        /// The peer that sent it.
         from: ReplicaId,
-        /// What it was.
+        /// The kind of the message.
         kind: Kind,
-        /// Why.
+        /// The reason.
         why: Reject,
     },
-    /// Whose messages to check first just now.
+    /// Check the messages of this peer first from now on.
     Urgent(Option<ReplicaId>),
-    /// Stop: the replica will say nothing more.
+    /// Stop: the replica sends no more messages.
     Stop(Alarm),
-    /// A line for the trace.
+    /// Write a line to the trace.
     Trace(Note),
 }
 
@@ -177,11 +177,10 @@ impl Output {
         }
     }
 
-    /// Reads an output that fills `bytes`, as a replica with these limits encoded it.
+    /// Reads an output that fills `bytes`, in the encoding of a replica with these limits.
     ///
-    /// # Errors
-    /// When the bytes are not an output, or `names` is full.
-    pub fn decode(limits: &BodyLimits, names: &mut Names, bytes: &[u8]) -> Result<Self, DecodeError> {
+    /// # Errors When the bytes are not an output, or `names` is full.
+    pub fn decode(limits: &BodyLimits, names: &mut NameInterner, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
         let output = match r.u8()? {
@@ -221,16 +220,16 @@ impl Output {
     }
 }
 
-/// Names that one [`Names`] holds at most.
+/// The maximum of names in one [`NameInterner`].
 const NAMES_MAX: usize = 1_024;
 
-/// The short names inside decoded outputs. In a replica they are literals of the program, so what is read from
-/// bytes has to live as long: each distinct name is kept for the life of the process, and so many at most.
-/// One of these serves a process.
+/// Short names inside decoded outputs. In a replica these names are literals of the program, so decoded names must
+/// live as long. Each distinct name is kept for the life of the process, up to a maximum. One interner serves a
+/// process.
 #[derive(Debug, Default)]
-pub struct Names(BTreeSet<&'static str>);
+pub struct NameInterner(BTreeSet<&'static str>);
 
-impl Names {
+impl NameInterner {
     fn read(&mut self, r: &mut Reader<'_>) -> Result<&'static str, DecodeError> {
         let text = r.text("name", REASON_BYTES_MAX)?;
         if let Some(known) = self.0.get(text) {
@@ -263,7 +262,7 @@ fn decode_to(r: &mut Reader<'_>) -> Result<To, DecodeError> {
 }
 
 fn encode_frame(frame: &Unsealed, out: &mut Vec<u8>) {
-    let encode_rest = |sign: &Option<Statement>, own: &Option<Ticket>, out: &mut Vec<u8>| {
+    let encode_rest = |sign: &Option<Statement>, own: &Option<OwnCopyTicket>, out: &mut Vec<u8>| {
         sign.encode(out);
         own.map(|ticket| ticket.0).encode(out);
     };
@@ -286,7 +285,7 @@ fn encode_frame(frame: &Unsealed, out: &mut Vec<u8>) {
 }
 
 fn decode_frame(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Unsealed, DecodeError> {
-    let own = |r: &mut Reader<'_>| Option::<u64>::decode(r).map(|number| number.map(Ticket));
+    let own = |r: &mut Reader<'_>| Option::<u64>::decode(r).map(|number| number.map(OwnCopyTicket));
     Ok(match r.u8()? {
         0 => Unsealed::Protocol {
             body: r.bytes("message", FRAME_CONSENSUS_BYTES_MAX)?.to_vec(),
@@ -316,7 +315,7 @@ fn encode_alarm(alarm: Alarm, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_alarm(names: &mut Names, r: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
+fn decode_alarm(names: &mut NameInterner, r: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
     Ok(match r.u8()? {
         0 => Alarm::SafetyBroken {
             height: Height::decode(r)?,
@@ -347,7 +346,7 @@ fn encode_reject(why: Reject, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_reject(names: &mut Names, r: &mut Reader<'_>) -> Result<Reject, DecodeError> {
+fn decode_reject(names: &mut NameInterner, r: &mut Reader<'_>) -> Result<Reject, DecodeError> {
     Ok(match r.u8()? {
         0 => Reject::WrongSender,
         1 => Reject::Stale,

@@ -1,10 +1,11 @@
-//! What hosts say to each other: how far they are, what was decided, blocks that someone lacks, and probes.
+//! The exchange between hosts: heights, decided ids, missing blocks, and probes.
 
 use crate::bodies::Haste;
+use crate::host_message::{Heights, HostMessage};
 use crate::input::{Checked, CheckedMessage};
 use crate::output::{Output, Unsealed};
-use crate::step::{ANNOUNCE_IDLE_NS, ANNOUNCE_NS};
-use crate::{Heights, HostMessage, Replica};
+use crate::peer_exchange::{ANNOUNCE_IDLE_NS, ANNOUNCE_NS};
+use crate::replica::Replica;
 use quorate_consensus::parts::block_tree::Inserted;
 use quorate_consensus::{LinkEvent, Reject, To};
 use quorate_types::limits::{
@@ -13,52 +14,24 @@ use quorate_types::limits::{
 };
 use quorate_types::wire::Lane;
 use quorate_types::{Block, BlockId, FullBlock, Height, Kind, Payload, ReplicaId, Time};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
 
-/// What each peer was handed in a turn: a question is short, and its answer may be thousands of frames.
-#[derive(Debug, Default)]
-pub(crate) struct Handed {
-    at: Time,
-    peers: BTreeMap<ReplicaId, Share>,
-}
-
-/// What one was handed. Blocks and ids are counted apart, because whoever fetches many blocks asks what comes after them.
-#[derive(Debug, Default)]
-struct Share {
-    /// Frames of blocks.
-    frames: usize,
-    /// Decided ids.
-    ids: usize,
-}
-
-impl Handed {
-    /// What a peer was handed in the turn of this time.
-    fn to(&mut self, now: Time, peer: ReplicaId) -> &mut Share {
-        if self.at != now {
-            self.at = now;
-            self.peers.clear();
-        }
-        self.peers.entry(peer).or_default()
-    }
-}
-
 impl Replica {
-    /// A checked message of a peer.
+    /// Takes in a checked message of a peer.
     pub(crate) fn on_peer(&mut self, checked: Checked) {
         let Checked { link, seal, message } = checked;
         match message {
             CheckedMessage::Protocol(message) => {
                 let mut announced = Vec::new();
                 message.bodies(&mut announced);
-                // Before the protocol sees it, because it may ask for them.
-                announced.retain(|payload| self.host.bodies.announce(self.now, *payload));
+                // This precedes the protocol, which may ask for them.
+                announced.retain(|payload| self.services.bodies.announce(self.now, *payload));
                 let kind = message.kind();
                 if let Err(why) = self.deliver(link, seal, message) {
-                    announced.iter().for_each(|payload| self.host.bodies.unannounce(payload));
+                    announced.iter().for_each(|payload| self.services.bodies.unannounce(payload));
                     self.out.push_back(Output::Rejected { from: link, kind, why });
                 }
             }
@@ -78,38 +51,45 @@ impl Replica {
             HostMessage::AskProof => {
                 if !self.checkpoints.stable().is_genesis() && self.checkpoints.may_help(from, self.now) {
                     let stable = self.checkpoints.stable().clone();
-                    self.tell(To::One(from), HostMessage::Proof(Box::new(stable)));
+                    self.send_host(To::One(from), HostMessage::Proof(Box::new(stable)));
                 }
             }
             HostMessage::Heights(heights) => self.on_heights(from, heights),
-            HostMessage::AskDecided(_) if self.handed.to(self.now, from).ids >= DECIDED_PER_TURN_MAX => {
+            HostMessage::AskDecided(_)
+                if self.peers.answered.to(self.now, from).ids >= DECIDED_PER_TURN_MAX =>
+            {
                 self.refuse_more(from, kind);
             }
             HostMessage::AskDecided(height) => self.answer_decided(from, height),
             HostMessage::Decided(height, ids) => self.on_decided(from, height, &ids),
-            HostMessage::AskBlock { id, .. } if self.handed.to(self.now, from).frames >= FETCH_FRAMES_MAX => {
+            HostMessage::AskBlock { id, .. }
+                if self.peers.answered.to(self.now, from).frames >= FETCH_FRAMES_MAX =>
+            {
                 self.refuse_more(from, kind);
-                // Whoever means it asks somebody else, and not only when it has waited in vain.
-                self.tell(To::One(from), HostMessage::NoBlock(id));
+                // The refusal lets the peer ask another replica at once.
+                self.send_host(To::One(from), HostMessage::NoBlock(id));
             }
             HostMessage::AskBlock { id, height, above } => self.answer_block(from, id, height, above),
             HostMessage::Block(block) => self.on_block(from, kind, block),
             HostMessage::NoBlock(id) => {
-                self.host.bodies.refused(self.now, id, from);
+                self.services.bodies.on_refusal(self.now, id, from);
                 self.send_asks();
             }
             HostMessage::Probe { incarnation, number } => {
-                let Some(guard) = &mut self.host.synchrony else {
+                let Some(guard) = &mut self.services.synchrony else {
                     let why = Reject::Invalid("probe where no bound is assumed");
                     return self.out.push_back(Output::Rejected { from, kind, why });
                 };
                 guard.on_probe(self.now);
-                // At once, whatever the disk does: how far that is behind is told beside.
+                // The answer leaves at once, whatever the disk does: the delay of the disk is in the answer.
                 let (at, oldest_ns) = (self.now, self.outbox.oldest_held_ns(self.now));
-                self.tell(To::One(from), HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at });
+                self.send_host(
+                    To::One(from),
+                    HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at },
+                );
             }
             HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at } => {
-                let answered = match &mut self.host.synchrony {
+                let answered = match &mut self.services.synchrony {
                     Some(guard) => guard.on_answer(self.now, from, incarnation, number, (oldest_ns, at)),
                     None => Err(Reject::Invalid("answer to no probe")),
                 };
@@ -120,37 +100,37 @@ impl Replica {
         }
     }
 
-    /// A peer gives a block that it was asked for.
+    /// Takes in a block that was requested from a peer.
     fn on_block(&mut self, from: ReplicaId, kind: Kind, block: Block) {
         let id = block.id();
-        // One that was heard of after its child is given by whoever gives what that rests on.
+        // A bare header that was heard after its child is taken again, with its bodies.
         let is_here = self.blocks.contains(id) && !self.blocks.is_bare(id);
-        if !self.host.bodies.is_wanted(id) || is_here {
+        if !self.services.bodies.is_wanted(id) || is_here {
             return;
         }
-        if !self.host.bodies.takes(id, block.height) {
-            // Nobody honest made the child that names it, but whoever gives it may be.
+        if !self.services.bodies.accepts_height(id, block.height) {
+            // No honest replica made the child that names this block. But the sender of the block may be honest.
             let why = Reject::NotNow("block above the one that names it");
             return self.out.push_back(Output::Rejected { from, kind, why });
         }
         if matches!(self.blocks.insert(block), Inserted::Orphan(_)) {
-            // Its ancestors follow it, if they are not many.
+            // The ancestors follow the block, if they are few.
             let from = (from, Haste::InTurn);
-            self.host.bodies.want_below(self.now, &self.blocks, id, from);
+            self.services.bodies.want_below(self.now, &self.blocks, id, from);
         }
     }
 
-    /// A peer says how far it is.
+    /// Takes in the heights that a peer reports.
     fn on_heights(&mut self, from: ReplicaId, heights: Heights) {
-        self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
+        self.peers.decisions.on_heights(self.now, from, heights, self.sequencer.contiguous());
         self.help_with_checkpoint(from, heights.stable);
-        // Whoever lags asks when f + 1 have told it that they are further.
-        if heights.executed < self.sequencer.executed() && self.decided.may_tell(self.now, from) {
-            self.tell(To::One(from), HostMessage::Heights(self.heights()));
+        // A replica that is behind asks when f + 1 peers have reported greater heights.
+        if heights.executed < self.sequencer.executed() && self.peers.decisions.may_answer(self.now, from) {
+            self.send_host(To::One(from), HostMessage::Heights(self.heights()));
         }
     }
 
-    /// A peer has asked for more than it is handed in one turn.
+    /// Refuses a question of a peer beyond its share of this turn.
     fn refuse_more(&mut self, from: ReplicaId, kind: Kind) {
         let why = Reject::NotNow("asked for too much at once");
         self.out.push_back(Output::Rejected { from, kind, why });
@@ -159,115 +139,120 @@ impl Replica {
     /// Probes the peers, if it is time.
     pub(crate) fn send_probe(&mut self) {
         let now = self.now;
-        let probe = self.host.synchrony.as_mut().and_then(|guard| guard.probe(now));
-        if let Some((to, message)) = probe.filter(|_| self.stopped.is_none()) {
-            self.tell(to, message);
+        let probe = self.services.synchrony.as_mut().and_then(|guard| guard.take_probe(now));
+        if let Some((to, message)) = probe.filter(|_| self.alarms.stopped.is_none()) {
+            self.send_host(to, message);
         }
     }
 
-    /// Everything that had arrived by `due` was handled. The guard sees what did not come before the protocol's timers
-    /// ask whether all is sound.
+    /// Updates the synchrony guard after everything that had arrived by `due` was handled. The guard notes missing
+    /// answers before the protocol's timers ask whether all is sound.
     pub(crate) fn tick_guard(&mut self, due: Time) {
         let now = self.now;
-        if let Some(guard) = &mut self.host.synchrony {
+        if let Some(guard) = &mut self.services.synchrony {
             guard.tick(now, due);
-            if guard.has_news() {
+            if guard.has_changed() {
                 self.settle();
             }
         }
     }
 
-    /// A peer whose stable checkpoint is older than ours lacks signatures, or the proof.
+    /// Sends signatures, or the proof, to a peer whose stable checkpoint is older.
     fn help_with_checkpoint(&mut self, peer: ReplicaId, stable: Height) {
         if !self.checkpoints.may_help(peer, self.now) {
             return;
         }
         if stable < self.checkpoints.height() {
             let proof = self.checkpoints.stable().clone();
-            return self.tell(To::One(peer), HostMessage::Proof(Box::new(proof)));
+            return self.send_host(To::One(peer), HostMessage::Proof(Box::new(proof)));
         }
         for (checkpoint, _) in self.checkpoints.own_signed(self.setup.me) {
-            // The identical statement may always be made again.
+            // An identical statement may always be repeated.
             let message = HostMessage::Checkpoint(checkpoint);
             let _ = self.outbox.send_host(self.now, To::One(peer), message, &mut self.out);
         }
     }
 
-    pub(crate) fn tell(&mut self, to: To, message: HostMessage) {
-        // Nothing that is told here has a statement of its own, so nothing can be refused.
+    pub(crate) fn send_host(&mut self, to: To, message: HostMessage) {
+        // The guard cannot refuse these messages, because none of them is signed.
         let _ = self.outbox.send_host(self.now, to, message, &mut self.out);
     }
 
-    /// What is told is what was executed, not all that is decided: others decide what f + 1 say, f of whom may lie, and what
-    /// an honest one has said must hold after a power cut, when those who voted have forgotten it (`hand_over`).
+    /// Returns the heights that peers may hear: executed heights, not all decided ones. Peers decide by f + 1 reports,
+    /// f of which may be lies. So an honest report must hold after a power cut that made the voters forget the
+    /// decision (`hand_over`).
     fn heights(&self) -> Heights {
-        Heights { executed: self.sequencer.executed(), kept: self.kept, stable: self.checkpoints.height() }
+        Heights {
+            executed: self.sequencer.executed(),
+            kept: self.logged.kept,
+            stable: self.checkpoints.height(),
+        }
     }
 
-    /// There is something to tell peers: soon, and together with what comes until then.
+    /// Announces this replica's heights soon, together with those that follow until then.
     pub(crate) fn announce_soon(&mut self) {
-        self.announce_at = self.announce_at.min(self.now.plus(ANNOUNCE_NS));
+        self.peers.announce_at = self.peers.announce_at.min(self.now.plus(ANNOUNCE_NS));
     }
 
-    /// Something happened to the link to a peer.
+    /// Takes in an event of the link to a peer.
     pub(crate) fn on_link(&mut self, peer: ReplicaId, event: LinkEvent) {
-        self.tell(To::One(peer), HostMessage::Heights(self.heights()));
-        if let (LinkEvent::Gap, Some(guard)) = (event, &mut self.host.synchrony) {
+        self.send_host(To::One(peer), HostMessage::Heights(self.heights()));
+        if let (LinkEvent::Gap, Some(guard)) = (event, &mut self.services.synchrony) {
             guard.on_gap(self.now, peer);
         }
         self.call(|protocol, env| protocol.on_link(env, peer, event));
     }
 
-    /// What is due of the host's own.
+    /// Does what is due of the host's own work.
     pub(crate) fn tick_host(&mut self) {
-        if self.announce_at <= self.now {
-            // As long as an own checkpoint waits for the others, they hear of it soon again.
+        if self.peers.announce_at <= self.now {
+            // While an own checkpoint waits for the others, announcements follow sooner.
             let pause = if self.checkpoints.waits() { ANNOUNCE_NS } else { ANNOUNCE_IDLE_NS };
-            self.announce_at = self.now.plus(pause);
-            self.tell(To::All, HostMessage::Heights(self.heights()));
+            self.peers.announce_at = self.now.plus(pause);
+            self.send_host(To::All, HostMessage::Heights(self.heights()));
         }
-        // Where leaders rotate nobody is forwarded to. A liar may have handed a bundle to this replica alone, which would
-        // then be the only one that waits.
+        // If leaders rotate, no bundle is forwarded. A liar may have handed a bundle to this replica alone, and no
+        // other replica would wait for it.
         let rotates = self.entry.spec.rotates_leaders;
-        for bundle in self.host.pool.overdue(self.now, rotates) {
-            // A leader that stays has spread its bodies already and proposes them itself.
-            if rotates || self.last.leader != self.setup.me {
+        for bundle in self.services.pool.overdue(self.now, rotates) {
+            // A stable leader has spread its bodies already and proposes them itself.
+            if rotates || self.running.status.leader != self.setup.me {
                 self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle));
             }
         }
         self.outbox.tick(self.now, &mut self.out);
-        if self.decided.take_news() {
-            // Who holds what was decided may become known after it was decided.
-            self.chase();
-            self.decided.advance(self.now, self.sequencer.contiguous());
+        if self.peers.decisions.take_reports() {
+            // The holders of a decided block may become known after the decision.
+            self.fetch_decided();
+            self.peers.decisions.advance(self.now, self.sequencer.contiguous());
         }
         self.ask_decided();
         self.send_asks();
     }
 
     fn ask_decided(&mut self) {
-        if let Some((from, peers)) = self.decided.ask(self.now, self.sequencer.contiguous()) {
-            self.tell(To::Some(peers.into_iter().collect()), HostMessage::AskDecided(from));
+        if let Some((from, peers)) = self.peers.decisions.ask(self.now, self.sequencer.contiguous()) {
+            self.send_host(To::Some(peers.into_iter().collect()), HostMessage::AskDecided(from));
         }
     }
 
-    /// Asks for blocks whose time has come.
+    /// Sends the requests for blocks that are due.
     pub(crate) fn send_asks(&mut self) {
-        for ask in self.host.bodies.asks(self.now, &self.others) {
+        for ask in self.services.bodies.take_due_asks(self.now, &self.peers.others) {
             let decided = self.sequencer.waiting_at(ask.block);
             let above = decided.map_or(self.sequencer.contiguous(), |height| height.minus(1));
             let message = HostMessage::AskBlock { id: ask.block, height: ask.height, above };
-            self.tell(To::One(ask.peer), message);
+            self.send_host(To::One(ask.peer), message);
         }
     }
 
-    /// A peer wants to know what was decided from a height on.
+    /// Answers a peer that asks for decided ids from a height on.
     fn answer_decided(&mut self, to: ReplicaId, from: Height) {
         if from > self.sequencer.executed() {
             return;
         }
-        if from < self.kept {
-            return self.tell(To::One(to), HostMessage::Heights(self.heights()));
+        if from < self.logged.kept {
+            return self.send_host(To::One(to), HostMessage::Heights(self.heights()));
         }
         let mut ids = Vec::new();
         let mut height = from;
@@ -281,33 +266,33 @@ impl Replica {
         if ids.is_empty() {
             self.out.push_back(Output::LoadIds { to, from });
         } else {
-            self.tell_decided(to, from, ids);
+            self.send_decided(to, from, ids);
         }
     }
 
-    fn tell_decided(&mut self, to: ReplicaId, from: Height, ids: Vec<BlockId>) {
-        let handed = &mut self.handed.to(self.now, to).ids;
+    fn send_decided(&mut self, to: ReplicaId, from: Height, ids: Vec<BlockId>) {
+        let handed = &mut self.peers.answered.to(self.now, to).ids;
         *handed = handed.saturating_add(ids.len());
-        self.tell(To::One(to), HostMessage::Decided(from, ids));
+        self.send_host(To::One(to), HostMessage::Decided(from, ids));
     }
 
-    /// The log's answer about decided ids, for a peer.
+    /// Answers a peer with the decided ids that the log has.
     pub(crate) fn on_stored_ids(&mut self, to: ReplicaId, from: Height, mut ids: Vec<BlockId>) {
-        // What the log knows and was not executed the disk may not know.
+        // The log may have heights that are not executed, and thus may not be durable.
         let most = usize::try_from(self.sequencer.executed().next().since(from)).unwrap_or(0);
         ids.truncate(most.min(DECIDED_PER_ANSWER_MAX));
         if ids.is_empty() {
-            self.tell(To::One(to), HostMessage::Heights(self.heights()));
+            self.send_host(To::One(to), HostMessage::Heights(self.heights()));
         } else {
-            self.tell_decided(to, from, ids);
+            self.send_decided(to, from, ids);
         }
     }
 
-    /// A peer says what was decided. It counts when f + 1 say the same.
+    /// Takes in a peer's decided ids. An id counts when f + 1 peers report the same.
     fn on_decided(&mut self, from: ReplicaId, start: Height, ids: &[BlockId]) {
         let contiguous = self.sequencer.contiguous();
         let mut is_new = false;
-        for (height, id) in self.decided.on_answer(from, start, ids, contiguous) {
+        for (height, id) in self.peers.decisions.on_answer(from, start, ids, contiguous) {
             if self.decide(height, id) {
                 is_new = true;
                 self.call(|protocol, env| protocol.on_decided(env, height, id));
@@ -318,38 +303,40 @@ impl Replica {
         }
     }
 
-    /// Fetches the next blocks that are decided and not here, from those who say that they were decided.
-    pub(crate) fn chase(&mut self) {
+    /// Fetches the next decided blocks that are missing, from peers that have executed them.
+    pub(crate) fn fetch_decided(&mut self) {
         let missing: Vec<(Height, BlockId)> = self
             .sequencer
             .waiting()
             .take(FETCH_PER_PEER_MAX)
             .filter(|(height, id)| *id != BlockId::null(*height))
-            .filter(|(_, id)| self.host.bodies.ready(&self.host.pool, &self.blocks, *id).is_none())
+            .filter(|(_, id)| self.services.bodies.ready(&self.services.pool, &self.blocks, *id).is_none())
             .collect();
         for (height, id) in missing {
             self.blocks.admit(id);
-            let holders = self.decided.holders(height);
-            // Different heights start with different peers, so that one slow peer does not slow all.
+            let holders = self.peers.decisions.holders(height);
+            // Different heights start with different peers, so that one slow peer does not slow down all.
             let start = usize::try_from(height.0 % 64).unwrap_or(0).checked_rem(holders.len()).unwrap_or(0);
             for peer in holders.iter().cycle().skip(start).take(holders.len()) {
                 let from = (*peer, Haste::InTurn);
-                self.host.bodies.want(self.now, &self.blocks, id, height, from);
+                self.services.bodies.want(self.now, &self.blocks, id, height, from);
             }
         }
         self.send_asks();
     }
 
-    /// A peer lacks a block, and maybe its ancestors above a height. Newest first: so each is known to be one.
+    /// Answers a peer that lacks a block and maybe its ancestors above a height. Newest first: so the peer knows each
+    /// as an ancestor.
     fn answer_block(&mut self, to: ReplicaId, id: BlockId, height: Height, above: Height) {
         let known = self.blocks.get(id).cloned();
-        if let Some(full) = known.as_ref().and_then(|block| self.host.bodies.assemble(block, id)) {
+        if let Some(full) = known.as_ref().and_then(|block| self.services.bodies.assemble(block, id)) {
             self.send_block(to, &full);
             return self.send_ancestors(to, &full, above);
         }
         let height = known.map_or(height, |block| block.height);
-        let is_kept = height > Height::ZERO && height <= self.sequencer.executed() && height >= self.kept;
-        // A read is dear, and whoever names any id at all asks for one: what was decided here is often known without.
+        let is_kept =
+            height > Height::ZERO && height <= self.sequencer.executed() && height >= self.logged.kept;
+        // A read is expensive, and a peer may ask for any id. The decided id is often in memory.
         if is_kept && self.sequencer.decided(height).is_none_or(|decided| decided == id) {
             self.out.push_back(Output::Load { to, height, id });
         } else {
@@ -357,22 +344,23 @@ impl Replica {
         }
     }
 
-    /// A block is not here with all below it, or not any more. Where this replica had its bodies its header says where it hangs,
-    /// and that may be all that is asked: of what lies beside a decided block nobody keeps more.
+    /// Refuses a block that is not available with all its ancestors. Its header goes first where this replica had its
+    /// bodies. It names the parent, which may be all that the peer needs: of a block that conflicts with a decided one
+    /// no replica keeps more.
     fn refuse_block(&mut self, to: ReplicaId, id: BlockId) {
         let executed = self.sequencer.executed();
-        let had = |block: &&Block| block.height <= executed || self.host.bodies.lacks_ancestors_alone(id);
+        let had = |block: &&Block| block.height <= executed || self.services.bodies.lacks_ancestors_alone(id);
         if let Some(block) = self.blocks.get(id).map(|block| &**block).filter(had).cloned() {
-            self.tell(To::One(to), HostMessage::Block(block));
+            self.send_host(To::One(to), HostMessage::Block(block));
         }
-        self.tell(To::One(to), HostMessage::NoBlock(id));
+        self.send_host(To::One(to), HostMessage::NoBlock(id));
     }
 
     fn send_ancestors(&mut self, to: ReplicaId, of: &FullBlock, above: Height) {
         let (mut bytes, mut at) = (of.bytes(), of.block.as_ref().map(|block| block.parent));
         for _ in 1..FETCH_PATH_BLOCKS_MAX {
             let block = at.and_then(|id| self.blocks.get(id)).filter(|block| block.height > above);
-            let full = block.zip(at).and_then(|(block, id)| self.host.bodies.assemble(block, id));
+            let full = block.zip(at).and_then(|(block, id)| self.services.bodies.assemble(block, id));
             let Some(full) = full else { return };
             bytes = bytes.saturating_add(full.bytes());
             if bytes > FETCH_PATH_BYTES_MAX {
@@ -383,7 +371,7 @@ impl Replica {
         }
     }
 
-    /// The log's answer about a block, for a peer.
+    /// Answers a peer with the block that the log has.
     pub(crate) fn on_stored(&mut self, to: ReplicaId, id: BlockId, block: Option<Box<FullBlock>>) {
         match block {
             Some(full) if full.id == id => self.send_block(to, &full),
@@ -393,10 +381,10 @@ impl Replica {
 
     fn send_block(&mut self, to: ReplicaId, full: &FullBlock) {
         let Some(block) = &full.block else { return };
-        let frames = &mut self.handed.to(self.now, to).frames;
+        let frames = &mut self.peers.answered.to(self.now, to).frames;
         *frames = frames.saturating_add(full.bundles.len()).saturating_add(2);
         let to = To::One(to);
-        self.tell(to, HostMessage::Block(block.clone()));
+        self.send_host(to, HostMessage::Block(block.clone()));
         let payload = Payload { bundles: full.bundles.iter().map(|bundle| bundle.digest()).collect() };
         self.send_frame(to, Lane::CatchUp, Unsealed::Payload(Arc::new(payload)));
         for bundle in &full.bundles {

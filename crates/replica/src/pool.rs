@@ -1,9 +1,9 @@
-//! Bundles that wait, and the bodies of blocks that are not executed yet.
+//! The pool: bundles that wait, and the bodies of blocks that are not executed yet.
 //!
-//! Nothing leaves the pool before it is executed, so a block that dies takes nothing with it. What is proposed
-//! comes oldest first and fair over clients. Everything here is bounded in bytes and count.
+//! A bundle stays in the pool until it is executed, so a block that is never decided takes no bundle with it.
+//! Proposals take the oldest bundles first, fair over clients. All content is bounded in bytes and count.
 
-use crate::pace::Pace;
+use crate::execution_rate::ExecutionRate;
 use crate::status::PoolSize;
 use quorate_consensus::Pending;
 use quorate_types::limits::{
@@ -16,61 +16,61 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[cfg(test)]
 mod tests;
 
-/// A bundle that pends longer than this goes to all replicas, again with doubling pauses.
+/// The time after which a pending bundle goes to all replicas, and again with doubling pauses.
 const SPREAD_AFTER_NS: u64 = 1_000_000_000;
-/// Longest pause between two rounds of spreading one bundle.
+/// The longest pause between two rounds of spreading one bundle.
 const SPREAD_PAUSE_NS_MAX: u64 = 10_000_000_000;
-/// How long a body that counts for nothing (executed already, unknown session) is kept for a block that may
-/// still name it.
+/// The time for which a body is kept that does not count as pending (executed already, or unknown session): a block
+/// may still name it.
 const ORPHAN_NS_MAX: u64 = 30_000_000_000;
 
-/// Bundles that go to all in one round at most: an overloaded replica must not make more load.
+/// Bundles that go to all replicas in one round at most: an overloaded replica must not create more load.
 const SPREAD_ROUND_MAX: usize = 64;
-/// What one replica forwards to a new leader at most, in bundles and bytes. What is more waits until its client asks
-/// all replicas, or until it goes to all because of its age.
+/// The maximum that a replica forwards to a new leader, in bundles and bytes. Other bundles wait until their client
+/// asks all replicas, or until their age sends them to all.
 const FORWARD_BUNDLES_MAX: usize = 1_024;
 const FORWARD_BYTES_MAX: usize = 4 << 20;
-/// Bundles in a block for which room is made at once.
+/// Bundles of a block for which memory is reserved at once.
 const TAKE_EXPECTED: usize = 64;
-/// Entries of bundles that are gone which the list of arrivals may hold.
+/// Entries of removed bundles that the list of arrivals may hold.
 const ARRIVALS_SLACK: usize = 1_024;
 
-/// The same for the queue of one client, and for the clients' turns.
+/// Stale entries that the queue of one client, and the clients' turns, may hold.
 const QUEUE_SLACK: usize = 64;
 
-/// What became of a bundle.
+/// The result of adding a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Added {
-    /// It is in the pool now.
+pub(crate) enum PoolVerdict {
+    /// The bundle was added.
     New,
-    /// It was there for blocks that may name it, and counts as waiting from now on.
+    /// The bundle was stored for blocks that may name it, and counts as pending from now on.
     Promoted,
-    /// It was there already.
+    /// The bundle was stored already.
     Known,
-    /// Too much waits, of this client or in all.
+    /// Too many bundles wait, of this client or in all.
     Busy,
-    /// This client uses the number for another content.
+    /// The client uses the number for another content.
     NumberReused,
 }
 
-/// Whose bundle numbers: a session's, or a client's nonces before it has a session.
-type Numbered = (ClientId, SessionId, BundleNo);
+/// A bundle's number in its session, or a client's nonce before it has a session.
+type BundleKey = (ClientId, SessionId, BundleNo);
 
 #[derive(Debug)]
-struct Held {
+struct PooledBundle {
     bundle: Bundle,
     since: Time,
-    /// Whether it counts as waiting; see `ORPHAN_NS_MAX`.
+    /// Whether the bundle counts as pending; see `ORPHAN_NS_MAX`.
     pending: bool,
-    /// Whether nothing else of its client has waited when it began to.
+    /// Whether it was its client's only pending bundle on arrival.
     first: bool,
-    /// The peer whose room it takes while it does not.
+    /// The peer whose room it takes while it does not count as pending.
     charged: Option<ReplicaId>,
-    /// Whether a client handed it over itself: then other replicas may not have it.
+    /// Whether its client handed it over directly: then other replicas may not have it.
     direct: bool,
-    /// Whether it stands in a block that this replica has proposed in the current view.
+    /// Whether a block has it that this replica has proposed in the current view.
     taken: bool,
-    /// Whether it stands in a chain that is decided.
+    /// Whether a decided chain has it.
     decided: bool,
     /// Whether this replica has sent it to all.
     spread: bool,
@@ -78,15 +78,16 @@ struct Held {
     pause_ns: u64,
 }
 
-impl Held {
-    /// Whether this is what an entry in the list of arrivals stands for, and it counts as waiting.
+impl PooledBundle {
+    /// Whether the bundle counts as pending since this time. An entry of the list of arrivals with another time is
+    /// stale.
     fn waits_since(&self, since: Time) -> bool {
         self.pending && self.since == since
     }
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct ClientQueue {
     waiting: VecDeque<BundleDigest>,
     bundles: usize,
     bytes: usize,
@@ -95,69 +96,70 @@ struct Queue {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    held: BTreeMap<BundleDigest, Held>,
-    numbers: BTreeMap<Numbered, BundleDigest>,
-    clients: BTreeMap<ClientId, Queue>,
-    /// Clients with something to propose, in the order of their turns.
+    held: BTreeMap<BundleDigest, PooledBundle>,
+    numbers: BTreeMap<BundleKey, BundleDigest>,
+    clients: BTreeMap<ClientId, ClientQueue>,
+    /// Clients with bundles to propose, in the order of their turns.
     turns: VecDeque<ClientId>,
-    /// What counts as waiting, oldest first; entries whose bundle is gone are skipped, and the first is never one.
+    /// Pending bundles, oldest first. Entries of removed bundles are skipped, and the first entry is never one.
     arrivals: VecDeque<(Time, BundleDigest)>,
     pending: usize,
-    /// What those count for of whose clients nothing else has waited when they came.
+    /// Total cost of bundles that were their client's only pending bundle on arrival.
     firsts: usize,
-    /// Those of them that wait for their execution alone.
+    /// Pending bundles that are decided and not executed.
     decided: usize,
     bytes: usize,
-    /// Bytes of what does not count as waiting: all of it, and of each peer that is charged for some.
+    /// Bytes of bodies that do not count as pending. `charges` has the cost of those for which a peer is charged.
     idle_bytes: usize,
     charges: BTreeMap<ReplicaId, usize>,
     spread_check: Option<Time>,
-    pace: Pace,
+    rate: ExecutionRate,
 }
 
-/// What a bundle counts for.
+/// Returns the cost of a bundle.
 pub(crate) fn cost(bundle: &Bundle) -> usize {
     cost_of(bundle.size(), 1)
 }
 
-/// What so many bytes in so many bundles count for.
+/// Returns the cost of bundles with this number of bytes.
 fn cost_of(bytes: usize, bundles: usize) -> usize {
     bytes.saturating_add(bundles.saturating_mul(BUNDLE_OVERHEAD_BYTES))
 }
 
-/// Whether so many bytes and bundles leave room for one more, where there are so many halves of what clients may fill.
+/// Whether there is room for one more bundle beside these. `halves` counts halves of the room of clients.
 fn has_room(bytes: usize, bundles: usize, bundle: &Bundle, halves: usize) -> bool {
     bytes.saturating_add(bundle.size()) <= (POOL_BYTES_MAX / 2).saturating_mul(halves)
         && bundles < (POOL_BUNDLES_MAX / 2).saturating_mul(halves)
 }
 
-fn numbered(bundle: &Bundle) -> Numbered {
+fn key_of(bundle: &Bundle) -> BundleKey {
     (bundle.client(), bundle.session(), bundle.number())
 }
 
 impl Pool {
-    /// Whether a body is here.
+    /// Whether the pool has a body.
     pub(crate) fn contains(&self, digest: &BundleDigest) -> bool {
         self.held.contains_key(digest)
     }
 
-    /// A body that is here.
+    /// Returns a stored body.
     pub(crate) fn get(&self, digest: &BundleDigest) -> Option<&Bundle> {
         self.held.get(digest).map(|held| &held.bundle)
     }
 
-    /// Whether a bundle is here and counts as waiting.
+    /// Whether the pool has a bundle that counts as pending.
     pub(crate) fn waits(&self, digest: &BundleDigest) -> bool {
         self.held.get(digest).is_some_and(|held| held.pending)
     }
 
-    /// Whether as much waits as clients may fill.
+    /// Whether pending bundles fill the room of clients.
     fn is_full(&self) -> bool {
         self.bytes.saturating_sub(self.idle_bytes) >= POOL_BYTES_MAX || self.pending >= POOL_BUNDLES_MAX
     }
 
-    /// Whether a bundle finds room to wait. What peers sent without need takes none. A peer may add more than a client itself
-    /// may, because a block may need it; and those of whom nothing waits yet find room where others have filled what is theirs.
+    /// Whether a bundle finds room as a pending one. Idle bodies take none of this room. A peer may add more than a
+    /// client may, because a block may need the bundle. Clients without pending bundles find room where others have
+    /// filled theirs.
     fn fits(&self, bundle: &Bundle, is_direct: bool) -> bool {
         let halves = match (self.own_cost(bundle), is_direct) {
             (0, _) => 4,
@@ -167,21 +169,22 @@ impl Pool {
         has_room(self.bytes.saturating_sub(self.idle_bytes), self.pending, bundle, halves)
     }
 
-    /// Whether a client that brings one more bundle should hear `Busy`, where `more` will have come from others by
-    /// then: too much waits for the rate at which it is executed, and more of it than its share is this client's.
-    /// A large bundle finds room as easily as a small one, or its client would wait for ever among those of small
-    /// ones.
+    /// Whether a client that brings one more bundle should receive `Busy`, after bundles of cost `more` from others.
+    ///
+    /// That is so when too much waits for the rate of execution, and this client has more of it than its share. A
+    /// large bundle finds room as easily as a small one: otherwise its client would wait forever among clients of
+    /// small ones.
     pub(crate) fn is_busy(&self, now: Time, bundle: &Bundle, more: usize) -> bool {
         let Some(oldest) = self.oldest() else { return false };
-        let limit = self.pace.limit(now, oldest);
+        let limit = self.rate.limit(now, oldest);
         let waiting = self.waiting_cost().saturating_add(more);
         if waiting < limit {
             return false;
         }
         let own = self.own_cost(bundle);
         if own == 0 {
-            // The shares of all who wait are the limit: whoever has nothing here yet finds room above it. Also where somebody has
-            // taken that: with a peer that lies a client waits here with as much as it likes.
+            // The shares of all waiting clients add up to the limit, so a client without pending bundles finds room above
+            // it. It does so even where another client fills that room: with a lying peer a client can add any amount.
             let firsts = self.firsts.saturating_add(more);
             return waiting >= limit.saturating_add(limit / 2) && firsts >= limit / 2;
         }
@@ -193,70 +196,72 @@ impl Pool {
         self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles))
     }
 
-    /// See [`Pace::set_patience`].
+    /// Sets the patience: see [`ExecutionRate::set_patience`].
     pub(crate) fn set_patience(&mut self, patience_ns: u64) {
-        self.pace.set_patience(patience_ns);
+        self.rate.set_patience(patience_ns);
     }
 
-    /// See [`Pace::set_leads`].
+    /// Sets whether this replica leads: see [`ExecutionRate::set_leads`].
     pub(crate) fn set_leads(&mut self, leads: bool) {
-        self.pace.set_leads(leads);
+        self.rate.set_leads(leads);
     }
 
     fn waiting_cost(&self) -> usize {
         cost_of(self.bytes.saturating_sub(self.idle_bytes), self.pending)
     }
 
-    /// Since when the oldest that counts as waiting does.
+    /// Returns the time since which the oldest pending bundle waits.
     fn oldest(&self) -> Option<Time> {
         self.arrivals.front().map(|(since, _)| *since)
     }
 
-    /// Adds what a client handed over itself.
-    pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Bundle) -> Added {
+    /// Adds a bundle that its client handed over directly.
+    pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Bundle) -> PoolVerdict {
         if self.waits(&bundle.digest()) {
-            return Added::Known;
+            return PoolVerdict::Known;
         }
-        if self.numbers.contains_key(&numbered(bundle)) {
-            return Added::NumberReused;
+        if self.numbers.contains_key(&key_of(bundle)) {
+            return PoolVerdict::NumberReused;
         }
         let full = self.clients.get(&bundle.client()).is_some_and(|queue| {
             queue.bundles >= POOL_CLIENT_BUNDLES_MAX
                 || queue.bytes.saturating_add(bundle.size()) > POOL_CLIENT_BYTES_MAX
         });
         if full || !self.fits(bundle, true) || self.is_busy(now, bundle, 0) {
-            return Added::Busy;
+            return PoolVerdict::Busy;
         }
         if self.contains(&bundle.digest()) {
             return self.promote(now, bundle, true);
         }
         self.insert(now, bundle, true, true, None);
-        Added::New
+        PoolVerdict::New
     }
 
-    /// Adds what a peer handed over. A block may need it, so it has twice the room of clients; `pending` is
-    /// false for what is executed already or belongs to no known session. That, and what finds no room to wait, takes the
-    /// room of the peer that is `charged` for it, if one is: what a block names finds room although too much waits.
+    /// Adds a bundle that a peer handed over. A block may need it, so it has twice the room of a client's.
+    ///
+    /// `pending` is false for an executed bundle and for one of an unknown session. Such a bundle, and one without
+    /// room as a pending one, takes the room of the `charged` peer. Without a charged peer a block needs it, and it
+    /// finds room although too much waits.
     pub(crate) fn add_from_peer(
         &mut self,
         now: Time,
         bundle: &Bundle,
         pending: bool,
         charged: Option<ReplicaId>,
-    ) -> Added {
+    ) -> PoolVerdict {
         let waits = pending && self.has_room_to_wait(bundle);
         if self.contains(&bundle.digest()) {
-            return if waits { self.promote(now, bundle, false) } else { Added::Known };
+            return if waits { self.promote(now, bundle, false) } else { PoolVerdict::Known };
         }
         if !waits && !self.has_idle_room(bundle, charged) {
-            return Added::Busy;
+            return PoolVerdict::Busy;
         }
         self.insert(now, bundle, waits, false, charged);
-        Added::New
+        PoolVerdict::New
     }
 
-    /// Whether a bundle that a peer handed over may count as waiting. Its client has twice the room that it has where it
-    /// comes itself: with a peer that lies, or with all of them, it could fill the pool otherwise.
+    /// Whether a bundle that a peer handed over may count as pending. Its client has twice the room of direct bundles.
+    /// Without this limit a client with lying peers could fill the pool.
     fn has_room_to_wait(&self, bundle: &Bundle) -> bool {
         let queue = self.clients.get(&bundle.client());
         let (bytes, bundles) = queue.map_or((0, 0), |queue| (queue.bytes, queue.bundles));
@@ -265,33 +270,33 @@ impl Pool {
             && self.fits(bundle, false)
     }
 
-    /// Adds what the log has of a block that is not executed. It was held before the restart, by that block, however full
-    /// the pool was, and nobody else may have it.
+    /// Adds a body from the log, of a block that is not executed. That block held it before the restart, however full
+    /// the pool was, and peers may not have it.
     pub(crate) fn restore(&mut self, bundle: &Bundle) {
         if !self.contains(&bundle.digest()) {
             self.insert(Time::ZERO, bundle, false, false, None);
         }
     }
 
-    /// Whether there is room for a bundle that counts for nothing, at the charge of a peer or of nobody.
+    /// Whether there is room for an idle bundle, at the charge of this peer or of none.
     pub(crate) fn has_idle_room(&self, bundle: &Bundle, charged: Option<ReplicaId>) -> bool {
         let used = charged.and_then(|peer| self.charges.get(&peer)).copied().unwrap_or_default();
         used.saturating_add(cost(bundle)) <= POOL_PEER_IDLE_BYTES_MAX
             && has_room(self.idle_bytes, self.held.len().saturating_sub(self.pending), bundle, 4)
     }
 
-    /// A body that counted for nothing, because it came from the log or before its session did, is wanted by its
-    /// client after all.
-    fn promote(&mut self, now: Time, bundle: &Bundle, direct: bool) -> Added {
+    /// Makes an idle body count as pending because its client waits for it after all. The body came from the log, or
+    /// before its session.
+    fn promote(&mut self, now: Time, bundle: &Bundle, direct: bool) -> PoolVerdict {
         let digest = bundle.digest();
         let Some(held) = self.held.get_mut(&digest).filter(|held| !held.pending) else {
-            return Added::Known;
+            return PoolVerdict::Known;
         };
         held.pending = true;
         self.decided = self.decided.saturating_add(usize::from(held.decided));
         let charged = held.charged.take();
         held.direct |= direct;
-        // It waits since now.
+        // The bundle waits since now.
         held.since = now;
         held.spread_at = now.plus(SPREAD_AFTER_NS);
         self.spread_check = Some(self.spread_check.map_or(held.spread_at, |at| at.min(held.spread_at)));
@@ -300,7 +305,7 @@ impl Pool {
             held.first = first;
         }
         self.no_longer_idle(bundle, charged);
-        Added::Promoted
+        PoolVerdict::Promoted
     }
 
     fn no_longer_idle(&mut self, bundle: &Bundle, charged: Option<ReplicaId>) {
@@ -334,7 +339,7 @@ impl Pool {
                 *used = used.saturating_add(cost(bundle));
             }
         }
-        let held = Held {
+        let held = PooledBundle {
             bundle: bundle.clone(),
             since: now,
             pending,
@@ -350,18 +355,18 @@ impl Pool {
         self.held.insert(digest, held);
     }
 
-    /// True where nothing else of its client waits.
+    /// Counts one more pending bundle. Returns whether it is its client's only one.
     fn one_more_waits(&mut self, now: Time, bundle: &Bundle) -> bool {
         let first = self.own_cost(bundle) == 0;
         if first {
             self.firsts = self.firsts.saturating_add(cost(bundle));
         }
         if self.pending == 0 {
-            self.pace.begin(now);
+            self.rate.begin(now);
         }
         self.pending = self.pending.saturating_add(1);
         self.arrivals.push_back((now, bundle.digest()));
-        self.numbers.entry(numbered(bundle)).or_insert(bundle.digest());
+        self.numbers.entry(key_of(bundle)).or_insert(bundle.digest());
         self.queue_up(bundle.client(), bundle.digest(), bundle.size());
         first
     }
@@ -376,7 +381,7 @@ impl Pool {
         queue.bytes = queue.bytes.saturating_add(size);
     }
 
-    /// Takes bundles for a payload: one of each client in turn, within the limits of a block. They stay here,
+    /// Takes bundles for a payload: one of each client in turn, within the limits of a block. They stay in the pool,
     /// marked as taken.
     pub(crate) fn take(&mut self, limits: &BodyLimits) -> Vec<Bundle> {
         let most = usize::try_from(limits.block_bundles_max).unwrap_or(usize::MAX);
@@ -413,14 +418,15 @@ impl Pool {
         taken
     }
 
-    /// A block with this bundle is going to be decided: no payload of this replica needs it in this view.
+    /// Marks a bundle as taken: another block with it is going to be decided, so no payload of this replica needs it
+    /// in this view.
     pub(crate) fn mark_taken(&mut self, digest: &BundleDigest) {
         if let Some(held) = self.held.get_mut(digest) {
             held.taken = true;
         }
     }
 
-    /// A chain with this bundle is decided: it waits for its execution alone.
+    /// Marks a bundle as decided: it waits for its execution alone.
     pub(crate) fn mark_decided(&mut self, digest: &BundleDigest) {
         if let Some(held) = self.held.get_mut(digest).filter(|held| !held.decided) {
             held.decided = true;
@@ -428,7 +434,7 @@ impl Pool {
         }
     }
 
-    /// Notes that a bundle went to all; false when it had before.
+    /// Marks a bundle as spread. Returns false when it was spread before.
     pub(crate) fn mark_spread(&mut self, digest: &BundleDigest) -> bool {
         match self.held.get_mut(digest) {
             Some(held) if !held.spread => {
@@ -439,15 +445,15 @@ impl Pool {
         }
     }
 
-    /// A bundle was executed: it leaves.
+    /// Removes an executed bundle.
     pub(crate) fn executed(&mut self, now: Time, digest: &BundleDigest) {
         if let Some(held) = self.held.get(digest).filter(|held| held.pending) {
-            self.pace.serve(now, cost(&held.bundle));
+            self.rate.serve(now, cost(&held.bundle));
         }
         self.remove(digest);
     }
 
-    /// A bundle leaves.
+    /// Removes a bundle.
     pub(crate) fn remove(&mut self, digest: &BundleDigest) {
         let Some(held) = self.held.remove(digest) else {
             return;
@@ -460,8 +466,8 @@ impl Pool {
             if held.first {
                 self.firsts = self.firsts.saturating_sub(cost(bundle));
             }
-            if self.numbers.get(&numbered(bundle)) == Some(digest) {
-                self.numbers.remove(&numbered(bundle));
+            if self.numbers.get(&key_of(bundle)) == Some(digest) {
+                self.numbers.remove(&key_of(bundle));
             }
             if let Some(queue) = self.clients.get_mut(&bundle.client()) {
                 queue.bundles = queue.bundles.saturating_sub(1);
@@ -469,7 +475,7 @@ impl Pool {
                 if queue.bundles == 0 {
                     self.clients.remove(&bundle.client());
                 } else if queue.waiting.len() > queue.bundles.saturating_mul(2).saturating_add(QUEUE_SLACK) {
-                    // Only a leader takes from the front; everywhere else, what is gone must go from here.
+                    // Only a leader takes from the front of the queue. Elsewhere removed bundles must be dropped here.
                     let held = &self.held;
                     queue.waiting.retain(|digest| held.contains_key(digest));
                 }
@@ -483,14 +489,14 @@ impl Pool {
         {
             self.arrivals.pop_front();
         }
-        // One bundle that stays must not keep the entries of all that came after it.
+        // One bundle that stays must not keep the entries of all later ones.
         if self.arrivals.len() > self.held.len().saturating_mul(2).saturating_add(ARRIVALS_SLACK) {
             let held = &self.held;
             self.arrivals.retain(|(since, digest)| held.get(digest).is_some_and(|held| held.since == *since));
         }
     }
 
-    /// Turns of clients that are gone, or come twice, go when they are more than those that count.
+    /// Drops turns of clients that are gone, and repeated ones, when they outnumber the valid ones.
     fn trim_turns(&mut self) {
         if self.turns.len() > self.clients.len().saturating_mul(2).saturating_add(QUEUE_SLACK) {
             let clients = &self.clients;
@@ -501,19 +507,18 @@ impl Pool {
         }
     }
 
-    /// Other bundles of the same number are superseded: once one is executed the others never will be, so
-    /// they no longer count as waiting.
+    /// Removes a pending bundle whose number another bundle has used: it is superseded and will never be executed.
     pub(crate) fn supersede(&mut self, client: ClientId, session: SessionId, number: BundleNo) {
         if let Some(digest) = self.numbers.get(&(client, session, number)).copied() {
             self.remove(&digest);
         }
     }
 
-    /// The view has changed: what was proposed in the old one and is not executed waits again.
+    /// Makes the bundles of the old view's proposals wait again, apart from executed ones: the view has changed.
     pub(crate) fn untake(&mut self) {
         self.clients.clear();
         self.turns.clear();
-        // Also what does not count as waiting: it may come to.
+        // Idle bodies too: they may come to count as pending.
         self.held.values_mut().for_each(|held| held.taken = false);
         let again: Vec<(ClientId, BundleDigest, usize)> = self
             .arrivals
@@ -529,19 +534,20 @@ impl Pool {
         }
     }
 
-    /// What counts as waiting, for a new leader: oldest first, but before all others those that clients have handed
-    /// over here, because the leader may not have them. As many as may be forwarded at once.
+    /// Returns the pending bundles to forward to a new leader, up to the maximum. Bundles that clients handed over
+    /// here come first, because the leader may not have them. Then comes the oldest.
     pub(crate) fn to_forward(&self) -> Vec<Bundle> {
         let held = |digest| self.held.get(digest);
         let waiting = || {
             let arrivals = self.arrivals.iter();
-            arrivals
-                .filter_map(|(since, digest)| held(digest).filter(|held: &&Held| held.waits_since(*since)))
+            arrivals.filter_map(|(since, digest)| {
+                held(digest).filter(|held: &&PooledBundle| held.waits_since(*since))
+            })
         };
         let direct = waiting().filter(|held| held.direct);
         let others = waiting().filter(|held| !held.direct);
         let mut room = FORWARD_BYTES_MAX;
-        let fits = |held: &&Held| {
+        let fits = |held: &&PooledBundle| {
             let left = room.checked_sub(held.bundle.size());
             room = left.unwrap_or(room);
             left.is_some()
@@ -550,28 +556,28 @@ impl Pool {
         chosen.map(|held| held.bundle.clone()).collect()
     }
 
-    /// Whether something waits that is not in a block of this replica.
+    /// Whether a bundle waits that no block of this replica has.
     pub(crate) fn has_untaken(&self) -> bool {
         !self.turns.is_empty()
     }
 
-    /// What protocols may know.
+    /// Returns the pool's state as protocols see it.
     pub(crate) fn summary(&self, lagging: bool) -> Pending {
         let oldest = self.oldest();
-        let backlog_ns = self.pace.duration_ns(self.waiting_cost());
+        let backlog_ns = self.rate.duration_ns(self.waiting_cost());
         let overloaded = lagging || self.is_full();
         let (bundles, bytes) = (self.pending, self.bytes);
         let undecided = bundles.saturating_sub(self.decided);
         Pending { bundles, undecided, bytes, oldest, overloaded, lagging, backlog_ns }
     }
 
-    /// When [`Pool::overdue`] has something to do.
+    /// Returns the time at which [`Pool::overdue`] has work to do.
     pub(crate) fn deadline(&self) -> Option<Time> {
         if self.held.is_empty() { None } else { self.spread_check }
     }
 
-    /// Bundles of clients that have waited so long that they go to all replicas, with `also_of_peers` those as well that
-    /// a peer has handed over; drops bodies that no block has named.
+    /// Takes the bundles of clients that have waited so long that they go to all replicas; with `also_of_peers` those
+    /// of peers too. Drops bodies that no block has named.
     pub(crate) fn overdue(&mut self, now: Time, also_of_peers: bool) -> Vec<Bundle> {
         let mut overdue = Vec::new();
         if self.spread_check.is_none_or(|at| at > now) {
@@ -587,7 +593,7 @@ impl Pool {
                 }
                 held.spread_at = held.since.plus(ORPHAN_NS_MAX);
             } else if !(held.direct || also_of_peers) || overdue.len() >= SPREAD_ROUND_MAX {
-                // What a peer handed over, it hands over to all, or this replica to the leader.
+                // The peer sends it to all itself, or this replica sends it to the leader.
                 continue;
             } else if held.spread_at <= now {
                 held.pause_ns = held.pause_ns.saturating_mul(2).min(SPREAD_PAUSE_NS_MAX);
@@ -597,7 +603,7 @@ impl Pool {
             }
             next = Some(next.map_or(held.spread_at, |at: Time| at.min(held.spread_at)));
         }
-        // One look at all bodies costs time in proportion: at most ten in a second.
+        // One pass over all bodies takes time in proportion to them: at most ten in a second.
         self.spread_check = next.map(|at| at.max(now.plus(100_000_000)));
         for digest in orphans {
             self.remove(&digest);
@@ -606,7 +612,7 @@ impl Pool {
         overdue
     }
 
-    /// For status.
+    /// Returns the size, for status.
     pub(crate) fn size(&self) -> PoolSize {
         PoolSize {
             bundles: self.pending,
@@ -616,7 +622,7 @@ impl Pool {
         }
     }
 
-    /// Bundles that wait.
+    /// Returns the number of pending bundles.
     pub(crate) fn waiting(&self) -> usize {
         self.pending
     }

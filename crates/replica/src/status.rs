@@ -1,4 +1,4 @@
-//! What a replica is doing: one line for people, one record for tools.
+//! The status of a replica: one line for people, one record for tools.
 
 use crate::synchrony::GuardStatus;
 use quorate_consensus::Timed;
@@ -7,19 +7,20 @@ use std::fmt;
 
 /// Whether a replica takes part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// It has what its peers have.
+pub enum ReplicaState {
+    /// The replica has everything that its peers have.
     Current,
-    /// It is catching up from its peers' logs.
+    /// The replica catches up from its peers' logs.
     CatchingUp,
-    /// No peer keeps its next height any more: it waits for a transfer of state and counts among f.
+    /// No peer keeps the replica's next height any more. The replica needs a state transfer and counts as one of f
+    /// faults.
     Out,
-    /// It has stopped for safety's sake.
+    /// The replica has stopped because safety is broken.
     Stopped,
 }
 
-impl State {
-    /// For status and metrics.
+impl ReplicaState {
+    /// Returns the name, for status and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -31,65 +32,83 @@ impl State {
     }
 }
 
-/// What the pool holds.
+/// The size of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolSize {
     /// Bundles that wait for their execution.
     pub bundles: usize,
-    /// Their bytes.
+    /// Bytes of those bundles.
     pub bytes: usize,
-    /// Bundles that wait for nothing: executed already, or of no known session. They are kept for a while, because a block
-    /// may name them.
+    /// Bundles that do not count as pending: executed already, or of no known session. They are kept for a while,
+    /// because a block may name them.
     pub idle_bundles: usize,
-    /// Their bytes.
+    /// Bytes of those bundles.
     pub idle_bytes: usize,
+}
+
+/// The size of the outbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutboxSize {
+    /// Entries of the guard.
+    pub guard_entries: usize,
+    /// Records of the protocol.
+    pub records: usize,
+    /// Messages that are held until their mark is durable.
+    pub held: usize,
+}
+
+/// Alarms of a replica, and signs of bugs in its protocol.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AlarmStatus {
+    /// The first alarm that stopped the replica.
+    pub stopped: Option<String>,
+    /// Own messages that the guard refused: a sign of a bug in the protocol.
+    pub contradictions: u64,
+    /// The number of times that the protocol noticed a message that came later than the bound allows.
+    pub doubts: u64,
+    /// The last of these alarms.
+    pub last_doubt: Option<String>,
 }
 
 /// See the module.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReplicaStatus {
-    /// Which replica.
+    /// The replica's id.
     pub id: ReplicaId,
-    /// Which opening of it.
+    /// The number of this opening.
     pub incarnation: Incarnation,
-    /// Whether it takes part.
-    pub state: State,
-    /// Its view.
+    /// Whether the replica takes part.
+    pub state: ReplicaState,
+    /// The present view.
     pub view: View,
     /// The leader of that view.
     pub leader: ReplicaId,
     /// Whether the view is in normal operation.
     pub normal: bool,
-    /// Why the last view change happened; empty before the first.
+    /// The reason of the last view change; empty before the first.
     pub last_view_change: &'static str,
-    /// Views that were left since it was opened.
+    /// The number of views that were left since the opening.
     pub view_changes: u64,
-    /// Up to here every height is decided.
+    /// The height up to which every height is decided.
     pub decided: Height,
-    /// Last height executed.
+    /// The last executed height.
     pub executed: Height,
-    /// Stable checkpoint.
+    /// The height of the stable checkpoint.
     pub stable: Height,
-    /// First decided height whose block is kept.
+    /// The first decided height whose block is kept.
     pub kept: Height,
-    /// What the pool holds.
+    /// The size of the pool.
     pub pool: PoolSize,
-    /// Entries in the guard, records, and held messages.
-    pub outbox: (usize, usize, usize),
-    /// Blocks in the tree.
+    /// The size of the outbox.
+    pub outbox: OutboxSize,
+    /// The number of blocks in the tree.
     pub blocks: usize,
     /// Timers that are set.
     pub timers: Vec<Timed>,
-    /// What was raised for the first time.
-    pub alarm: Option<String>,
-    /// Own messages that the guard refused: a sign of a bug in the protocol.
-    pub contradictions: u64,
-    /// What the synchrony guard measures; `None` where the protocol assumes no bound on delays.
+    /// Alarms, and signs of bugs in the protocol.
+    pub alarms: AlarmStatus,
+    /// Measurements of the synchrony guard; `None` where the protocol assumes no bound on delays.
     pub guard: Option<GuardStatus>,
-    /// How often the protocol has met with something that came later than the bound allows.
-    pub doubted: u64,
-    /// What that was, the last time.
-    pub last_doubted: Option<String>,
 }
 
 impl fmt::Display for ReplicaStatus {

@@ -1,47 +1,36 @@
-//! One step: call the protocol, then do what it wants done until nothing is left to do.
+//! One step: calls the protocol, then carries out its effects until none is left.
 
 use crate::bodies::Haste;
+use crate::host_message::{BUNDLE_KIND, HostMessage};
 use crate::outbox::{OwnCopy, OwnSignature, Unsent};
-use crate::output::{ConnId, Output, Ticket, Unsealed};
-use crate::pool::Added;
+use crate::output::{ConnId, Output, OwnCopyTicket, Unsealed};
+use crate::pool::PoolVerdict;
+use crate::replica::Replica;
 use crate::synchrony::SynchronyGuard;
-use crate::{HostMessage, Replica};
 use quorate_consensus::{
-    Alarm, AnyProtocol, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Model, Note, Reject, Seal,
-    To,
+    Alarm, AnyProtocol, Checkpoint, CheckpointProof, Effect, Env, Message, Model, Note, Reject, Seal, To,
 };
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};
-use quorate_types::{
-    Block, BlockId, Bundle, Executed, FullBlock, Height, Kind, LogEntry, Mark, ReplicaId, ReplyBundle, View,
-};
+use quorate_types::{BlockId, Bundle, Height, LogEntry, Mark, ReplicaId, View};
 use std::sync::Arc;
 
-/// What a refused bundle is called in counters.
-pub(crate) const BUNDLE_KIND: Kind = Kind::new("host.bundle");
-
-/// Peers hear how far this replica is at most this often, and once after the last height of a burst.
-pub(crate) const ANNOUNCE_NS: u64 = 1_000_000_000;
-/// … and this often when nothing is executed: whoever was cut off while the others executed the last heights of a
-/// burst hears of them, and is heard, although no event ever tells of it.
-pub(crate) const ANNOUNCE_IDLE_NS: u64 = 5_000_000_000;
-
 impl Replica {
-    /// Calls the protocol; what it wants done is done by [`Replica::settle`].
+    /// Calls the protocol; [`Replica::settle`] carries out the effects.
     pub(crate) fn call<R>(&mut self, f: impl FnOnce(&mut dyn AnyProtocol, &mut Env<'_>) -> R) -> R {
-        self.host.lag = self.sequencer.lag();
+        self.services.lag = self.sequencer.lag();
         let mut env = Env {
             now: self.now,
             me: self.setup.me,
             committee: &self.setup.committee,
             blocks: &mut self.blocks,
-            host: &mut self.host,
-            effects: &mut self.effects,
+            host: &mut self.services,
+            effects: &mut self.running.effects,
         };
-        f(self.protocol.as_mut(), &mut env)
+        f(self.running.protocol.as_mut(), &mut env)
     }
 
-    /// Does everything that is to be done, in order, until nothing is left.
+    /// Carries out all effects in order, until none is left.
     pub(crate) fn settle(&mut self) {
         loop {
             self.outbox.begin_step();
@@ -52,21 +41,21 @@ impl Replica {
                 self.decide_parents();
             }
             for id in fresh {
-                self.host.bodies.watch(&self.host.pool, &self.blocks, id);
+                self.services.bodies.watch(&self.services.pool, &self.blocks, id);
                 // Header, payload and bodies are in the log before any promise about the block that follows.
                 self.log_block(id);
             }
-            let mut effects = std::mem::take(&mut self.effects);
+            let mut effects = std::mem::take(&mut self.running.effects);
             for effect in effects.drain(..) {
                 self.apply(effect);
             }
-            self.effects = effects;
+            self.running.effects = effects;
             self.execute_decided();
-            if let Some((id, how)) = self.host.bodies.next_news() {
+            if let Some((id, how)) = self.services.bodies.next_ready() {
                 self.outbox.begin_step();
                 self.log_block(id);
                 self.call(|protocol, env| protocol.on_ready(env, id, how));
-            } else if self.host.synchrony.as_mut().is_some_and(SynchronyGuard::take_news) {
+            } else if self.services.synchrony.as_mut().is_some_and(SynchronyGuard::take_change) {
                 self.call(|protocol, env| protocol.on_sound(env));
             } else {
                 break;
@@ -76,7 +65,7 @@ impl Replica {
     }
 
     fn spread_proposed(&mut self) {
-        for (payload, bundles) in std::mem::take(&mut self.host.proposed) {
+        for (payload, bundles) in std::mem::take(&mut self.services.proposed) {
             for bundle in bundles {
                 self.spread(&bundle);
             }
@@ -86,7 +75,7 @@ impl Replica {
 
     /// Sends a bundle's bytes to all, once.
     fn spread(&mut self, bundle: &Bundle) {
-        if self.host.pool.mark_spread(&bundle.digest()) {
+        if self.services.pool.mark_spread(&bundle.digest()) {
             self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle.clone()));
         }
     }
@@ -96,26 +85,29 @@ impl Replica {
     }
 
     fn log_block(&mut self, id: BlockId) {
-        if self.logged.contains(&id) || self.host.bodies.ready(&self.host.pool, &self.blocks, id).is_none() {
+        if self.logged.ids.contains(&id)
+            || self.services.bodies.ready(&self.services.pool, &self.blocks, id).is_none()
+        {
             return;
         }
         self.persist_block(id);
     }
 
-    /// A block goes to the log with its bodies: the log may have let go of those that came long before it, and keeps what a
-    /// block names. It comes first, so that none goes while the next one is appended. What the log has costs a look-up.
-    fn persist_block(&mut self, id: BlockId) {
+    /// Appends a block with its bodies to the log. The log may have dropped bodies that came long before, and keeps
+    /// those that a block names. The block comes first, so that the log drops none while it appends the next. An entry
+    /// that the log has already costs a look-up.
+    pub(crate) fn persist_block(&mut self, id: BlockId) {
         let Some(block) = self.blocks.get(id).cloned() else {
             return;
         };
-        let Some(payload) = self.host.bodies.payload(block.payload).cloned() else {
+        let Some(payload) = self.services.bodies.payload(block.payload).cloned() else {
             return;
         };
-        self.logged.insert(id);
-        // One that comes too late to be decided needs no bodies.
+        self.logged.ids.insert(id);
+        // A block that arrives too late to be decided needs no bodies.
         let is_dead = block.height <= self.sequencer.executed();
         self.outbox.persist(LogEntry::Block(block, payload), &mut self.out);
-        for bundle in self.host.bodies.held(id).iter().filter(|_| !is_dead) {
+        for bundle in self.services.bodies.held(id).iter().filter(|_| !is_dead) {
             self.outbox.persist(LogEntry::Body(bundle.clone()), &mut self.out);
         }
     }
@@ -129,7 +121,7 @@ impl Replica {
                 if let Err(Unsent::Contradiction(slot, _)) =
                     self.outbox.send(self.now, to, hold, message, &mut self.out)
                 {
-                    self.contradictions = self.contradictions.saturating_add(1);
+                    self.alarms.contradictions = self.alarms.contradictions.saturating_add(1);
                     let note = Note {
                         what: "guard refused a second statement",
                         view: slot.view,
@@ -143,7 +135,7 @@ impl Replica {
                 self.blocks.admit(id);
                 let height = self.sequencer.waiting_at(id).unwrap_or_default();
                 let haste = self.haste();
-                self.host.bodies.want(self.now, &self.blocks, id, height, (from, haste));
+                self.services.bodies.want(self.now, &self.blocks, id, height, (from, haste));
                 self.send_asks();
             }
             Effect::CatchUp(proof) => self.learn_proof(*proof),
@@ -158,7 +150,7 @@ impl Replica {
         }
     }
 
-    /// Where safety rests on Δ, what the protocol wants is asked for at once.
+    /// If safety rests on Δ, blocks that the protocol wants are requested at once.
     fn haste(&self) -> Haste {
         if self.relies_on_time() { Haste::AtOnce } else { Haste::InTurn }
     }
@@ -168,243 +160,119 @@ impl Replica {
         self.entry.spec.model == Model::Synchrony
     }
 
-    /// The bound on delays that the protocol's safety rests on, if it does; in nanoseconds.
-    #[must_use]
-    pub fn delta_ns(&self) -> Option<u64> {
-        self.host.synchrony.as_ref().map(SynchronyGuard::delta_ns)
-    }
-
-    fn commit(&mut self, what: Commit) {
-        match what {
-            Commit::At(height, id) => {
-                self.decide(height, id);
-            }
-            Commit::Chain(id) => self.decide_chain(id),
-        }
-    }
-
-    /// A block is decided, and with it its ancestors, down to those that were before.
-    fn decide_chain(&mut self, id: BlockId) {
-        let (mut path, mut at) = (Vec::new(), id);
-        while at != self.blocks.root() && at != BlockId::ZERO {
-            let Some(block) = self.blocks.get(at) else {
-                // Its header is on its way; then this is tried again.
-                self.unrooted = Some(id);
-                let from = (self.last.leader, Haste::InTurn);
-                return self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, from);
-            };
-            if self.sequencer.decided(block.height) == Some(at) {
-                break; // And all below it: see `decide_parents`.
-            }
-            path.push((block.height, at));
-            at = block.parent;
-        }
-        self.unrooted = None;
-        if path.is_empty() {
-            return; // It was decided before, and the root may lie above it.
-        }
-        for (height, id) in path.into_iter().rev() {
-            self.decide(height, id);
-        }
-        self.blocks.set_root(id);
-    }
-
-    /// Whoever decides a block decides its parent, where blocks have any: what f + 1 peers vouch for above a gap closes
-    /// it, also where those who could vouch for the heights between do not, or lie.
-    pub(crate) fn decide_parents(&mut self) {
-        let mut is_news = false;
-        while let Some((height, id)) = self.sequencer.above_gap()
-            && let Some(parent) = self.blocks.get(id).map(|block| block.parent)
-            && parent != BlockId::ZERO
-        {
-            let height = height.minus(1);
-            if !self.decide(height, parent) {
-                return; // The alarm was raised.
-            }
-            is_news = true;
-            self.call(|protocol, env| protocol.on_decided(env, height, parent));
-        }
-        if is_news {
-            self.chase();
-        }
-    }
-
-    fn retry_chain(&mut self) {
-        if let Some(id) = self.unrooted {
-            self.decide_chain(id);
-        }
-    }
-
-    /// Something is decided; two decisions for one height stop the replica. True when it is news.
-    pub(crate) fn decide(&mut self, height: Height, id: BlockId) -> bool {
-        match self.sequencer.decide(height, id) {
-            Ok(news) => news,
-            Err(alarm) => {
-                self.stop(alarm);
-                false
-            }
-        }
-    }
-
-    /// The protocol says what must not go unnoticed.
+    /// Raises an alarm of the protocol.
     fn raise(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::SafetyBroken { .. } | Alarm::StateDiverged { .. } => self.stop(alarm),
             Alarm::SynchronyDoubt { view, why, .. } => {
-                self.doubted = (Some(alarm), self.doubted.1.saturating_add(1));
+                self.alarms.last_doubt = Some(alarm);
+                self.alarms.doubts = self.alarms.doubts.saturating_add(1);
                 self.out.push_back(Output::Trace(Note { what: why, view, height: Height::ZERO }));
             }
         }
     }
 
     pub(crate) fn stop(&mut self, alarm: Alarm) {
-        if self.stopped.is_none() {
-            self.stopped = Some(alarm);
+        if self.alarms.stopped.is_none() {
+            self.alarms.stopped = Some(alarm);
             self.out.push_back(Output::Stop(alarm));
         }
     }
 
-    /// Hands decided heights to the executor, in order, as far as their bodies are here.
-    fn execute_decided(&mut self) {
-        while self.stopped.is_none()
-            && let Some((height, id)) = self.sequencer.next()
-        {
-            let full = if id == BlockId::null(height) {
-                FullBlock::null(height)
-            } else {
-                // Its parent was executed just before.
-                self.host.bodies.attach(&self.blocks, id);
-                let Some(block) = self.blocks.get(id) else { break };
-                if let Some(alarm) = self.is_beside(block) {
-                    return self.stop(alarm);
-                }
-                let Some(full) = self.host.bodies.assemble(block, id) else { break };
-                full
-            };
-            self.outbox.begin_step();
-            // However often it was: the log need not remember a block that lay high, and keeps a body for one block alone.
-            self.persist_block(id);
-            self.outbox.persist(LogEntry::Decided { height, id }, &mut self.out);
-            self.sequencer.issue(height);
-            self.hand_over(full);
-        }
-    }
-
-    /// Whether something else was decided below a decided block than what it follows, where blocks have parents: whoever decided
-    /// that was on another branch.
-    fn is_beside(&self, block: &Block) -> Option<Alarm> {
-        let height = block.height.minus(1);
-        let stable = &self.checkpoints.stable().checkpoint;
-        let decided = self.sequencer.decided(height);
-        let first = decided.or_else(|| (stable.height == height).then_some(stable.block))?;
-        let second = block.parent;
-        let is_beside = second != BlockId::ZERO && second != first;
-        is_beside.then_some(Alarm::SafetyBroken { height, first, second })
-    }
-
-    /// A decided block is in the log, but not on disk. Where it was decided by votes that are, it is executed at once. Else
-    /// this log may be all that knows of it, and a power cut of all would let something else be decided there: it has to be
-    /// on disk first. Of an empty block no client hears, so nothing is asked of the disk for its sake.
-    fn hand_over(&mut self, full: FullBlock) {
-        if self.entry.spec.votes_are_durable {
-            return self.out.push_back(Output::Execute(full));
-        }
-        let own = self.outbox.appended();
-        let is_empty = full.bundles.is_empty();
-        self.unsynced.push_back((own, full));
-        if !is_empty {
-            self.outbox.ask(own, &mut self.out);
-        }
-    }
-
-    /// The view or the leader may have changed, and with them the window and whom clients' bundles go to.
+    /// Updates everything that depends on the view and the leader: the window, the floors, and the forwarding of
+    /// bundles.
     fn notice_changes(&mut self) {
-        let status = self.protocol.status();
-        self.window.set(&self.protocol.window());
-        let (old, me) = (std::mem::replace(&mut self.last, status), self.setup.me);
-        self.host.pool.set_leads(status.leader == me);
+        let status = self.running.protocol.status();
+        self.running.window.set(&self.running.protocol.window());
+        let (old, me) = (std::mem::replace(&mut self.running.status, status), self.setup.me);
+        self.services.pool.set_leads(status.leader == me);
         if status.view != old.view {
-            self.host.untake();
-            self.outbox.raise_floors(self.protocol.floors(), &mut self.out);
-            self.pending_changed = true;
+            self.services.untake();
+            self.outbox.raise_floors(self.running.protocol.floors(), &mut self.out);
+            self.running.pending_changed = true;
         }
-        // Once in each view, when it has begun: before that its leader may never lead.
-        if status.normal && status.view != self.forwarded && !self.entry.spec.rotates_leaders {
-            self.forwarded = status.view;
-            let bundles = if status.leader == me { Vec::new() } else { self.host.pool.to_forward() };
+        // Bundles are forwarded once in each view, after it has begun: before that its leader may never lead.
+        if status.normal && status.view != self.running.forwarded && !self.entry.spec.rotates_leaders {
+            self.running.forwarded = status.view;
+            let bundles = if status.leader == me { Vec::new() } else { self.services.pool.to_forward() };
             for bundle in bundles {
                 self.send_frame(To::One(status.leader), Lane::Bodies, Unsealed::Bundle(bundle));
             }
         }
     }
 
-    /// A client handed over a bundle whose authenticator holds.
+    /// Takes in a bundle that a client handed over directly; its authenticator holds.
     pub(crate) fn on_client(&mut self, conn: ConnId, bundle: Bundle) {
         let (client, digest) = (bundle.client(), bundle.digest());
-        let why = match self.host.pool.add_from_client(self.now, &bundle) {
-            added @ (Added::New | Added::Promoted) => {
-                self.take_in(&bundle, added);
+        let why = match self.services.pool.add_from_client(self.now, &bundle) {
+            added @ (PoolVerdict::New | PoolVerdict::Promoted) => {
+                self.add_body(&bundle, added);
                 if self.entry.spec.rotates_leaders {
                     self.spread(&bundle);
-                } else if self.last.leader != self.setup.me {
-                    self.send_frame(To::One(self.last.leader), Lane::Bodies, Unsealed::Bundle(bundle));
+                } else if self.running.status.leader != self.setup.me {
+                    self.send_frame(
+                        To::One(self.running.status.leader),
+                        Lane::Bodies,
+                        Unsealed::Bundle(bundle),
+                    );
                 }
                 return;
             }
-            Added::Known => return,
-            Added::Busy => Refusal::Busy,
-            Added::NumberReused => Refusal::NumberReused,
+            PoolVerdict::Known => return,
+            PoolVerdict::Busy => Refusal::Busy,
+            PoolVerdict::NumberReused => Refusal::NumberReused,
         };
         self.out.push_back(Output::Refuse { conn, client, bundle: digest, why });
     }
 
-    /// A peer handed over a bundle whose authenticator holds.
+    /// Takes in a bundle that a peer handed over; its authenticator holds.
     pub(crate) fn on_bundle(&mut self, from: ReplicaId, bundle: Bundle, pending: bool) {
-        // What no block asks for and does not count as waiting is at the charge of whoever sent it.
-        let charged = (!self.host.bodies.awaits(&bundle.digest())).then_some(from);
-        match self.host.pool.add_from_peer(self.now, &bundle, pending, charged) {
-            added @ (Added::New | Added::Promoted) => {
-                self.take_in(&bundle, added);
+        // An idle bundle that no block lacks is at the charge of its sender.
+        let charged = (!self.services.bodies.awaits(&bundle.digest())).then_some(from);
+        match self.services.pool.add_from_peer(self.now, &bundle, pending, charged) {
+            added @ (PoolVerdict::New | PoolVerdict::Promoted) => {
+                self.add_body(&bundle, added);
                 if self.entry.spec.rotates_leaders {
-                    // Whoever hears a client hands its bundle to all, not to this replica alone.
-                    self.host.pool.mark_spread(&bundle.digest());
+                    // If leaders rotate, the replica of a client sends its bundle to all, so this one need not.
+                    self.services.pool.mark_spread(&bundle.digest());
                     return;
                 }
-                // It counts against the leader from now on, which may never have seen it.
-                let leader = self.last.leader;
-                let waits = self.host.pool.waits(&bundle.digest());
+                // The bundle counts against the leader from now on, and the leader may not have it.
+                let leader = self.running.status.leader;
+                let waits = self.services.pool.waits(&bundle.digest());
                 if waits && leader != from && leader != self.setup.me {
                     self.send_frame(To::One(leader), Lane::Bodies, Unsealed::Bundle(bundle));
                 }
             }
-            Added::Busy => {
+            PoolVerdict::Busy => {
                 let why = Reject::NotNow("no room for bundle");
                 self.out.push_back(Output::Rejected { from, kind: BUNDLE_KIND, why });
             }
-            Added::Known | Added::NumberReused => {}
+            PoolVerdict::Known | PoolVerdict::NumberReused => {}
         }
     }
 
-    fn take_in(&mut self, bundle: &Bundle, added: Added) {
+    fn add_body(&mut self, bundle: &Bundle, added: PoolVerdict) {
         self.outbox.begin_step();
-        if added == Added::New {
-            // Bodies go to the log when they arrive, without a sync: the next promise's sync covers them.
+        if added == PoolVerdict::New {
+            // Bodies go to the log on arrival, without a sync: the next promise's sync covers them.
             self.outbox.persist(LogEntry::Body(bundle.clone()), &mut self.out);
         }
-        if self.last.leader == self.setup.me && !self.entry.spec.rotates_leaders {
+        if self.running.status.leader == self.setup.me && !self.entry.spec.rotates_leaders {
             self.spread(bundle);
         }
-        self.host.bodies.add_bundle(&self.blocks, bundle);
-        self.pending_changed = true;
+        self.services.bodies.add_bundle(&self.blocks, bundle);
+        self.running.pending_changed = true;
     }
 
-    /// An own message was sealed and queued: the protocol hears it once, as the own copy.
-    pub(crate) fn on_own(&mut self, ticket: Ticket, signature: OwnSignature) {
+    /// Takes in the signature of an own message that was queued: the protocol receives the message once, as the own
+    /// copy.
+    pub(crate) fn on_own(&mut self, ticket: OwnCopyTicket, signature: OwnSignature) {
         let me = self.setup.me;
         match self.outbox.own_copy(ticket) {
             Some(OwnCopy::Protocol(message)) => {
                 let seal = Seal { by: me, signature };
-                // A refusal of one's own copy only says that it came too late to matter.
+                // A refusal of an own copy only means that it came too late to matter.
                 let _: Result<(), Reject> = self.deliver(me, seal, message);
             }
             Some(OwnCopy::Host(HostMessage::Checkpoint(checkpoint))) => {
@@ -422,82 +290,41 @@ impl Replica {
         seal: Seal,
         message: Box<dyn Message>,
     ) -> Result<(), Reject> {
-        if let Some(guard) = &mut self.host.synchrony {
-            guard.work(self.now);
+        if let Some(guard) = &mut self.services.synchrony {
+            guard.on_protocol_message(self.now);
         }
         let delivered = self.call(|protocol, env| protocol.on_message(env, link, seal, message));
         if link != self.setup.me {
-            self.effects.iter_mut().for_each(|effect| name_link(effect, link));
+            self.running.effects.iter_mut().for_each(|effect| name_link(effect, link));
         }
         delivered
     }
 
-    /// Everything up to a mark is on disk.
+    /// Notes that the log is durable up to a mark.
     pub(crate) fn on_durable(&mut self, mark: Mark) {
         self.outbox.durable(mark, &mut self.out);
-        while self.unsynced.front().is_some_and(|(mark, _)| self.outbox.is_durable(*mark)) {
-            self.out.extend(self.unsynced.pop_front().map(|(_, full)| Output::Execute(full)));
-        }
-        if self.proof_mark.is_some_and(|mark| self.outbox.is_durable(mark)) {
-            self.proof_mark = None;
+        self.execute_durable();
+        if self.checkpoints.take_durable_proof(&self.outbox) {
             self.install_checkpoint();
         }
     }
 
-    /// A block was executed.
-    pub(crate) fn on_executed(&mut self, executed: Executed) {
-        let height = executed.height;
-        if height <= self.sequencer.executed() {
-            return; // Of an earlier incarnation, or replayed.
-        }
-        self.sequencer.executed_one(height);
-        let fresh = executed.fresh();
-        let (view, leader) = (self.last.view, self.last.leader);
-        for bundle in executed.bundles {
-            self.host.pool.executed(self.now, &bundle.bundle);
-            self.host.pool.supersede(bundle.client, bundle.session, bundle.number);
-            let reply = ReplyBundle {
-                session: bundle.session,
-                number: bundle.number,
-                bundle: bundle.bundle,
-                result: bundle.result,
-                outcome: bundle.outcome,
-                view,
-                leader,
-            };
-            self.out.push_back(Output::Reply { client: bundle.client, reply });
-        }
-        self.host.bodies.executed(&self.blocks, height);
-        let id = self.sequencer.decided(height).unwrap_or_else(|| BlockId::null(height));
-        self.host.note_executed([id]);
-        if let Some(block) = self.blocks.get(id) {
-            self.host.note_payload_executed(block.payload);
-        }
-        if let Some(state) = executed.state {
-            self.sign_checkpoint(height, id, state);
-        }
-        self.announce_soon();
-        self.decided.advance(self.now, self.sequencer.contiguous());
-        self.chase();
-        self.call(|protocol, env| protocol.on_executed(env, height, fresh));
-    }
-
     pub(crate) fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: quorate_types::Digest) {
-        // The block's own view, not the one it was decided in: replicas may differ in that.
+        // The view of the block itself. The view of its decision may differ between replicas.
         let view = self.blocks.get(block).map_or(View::ZERO, |block| block.view);
         let checkpoint = Checkpoint { height, block, view, state };
         self.checkpoints.note_own(checkpoint);
-        // Also where the proof is not durable yet: nothing is compared any more when it is.
+        // This holds also before the proof is durable: later nothing compares them any more.
         if self.checkpoints.proved(height).is_some_and(|proved| proved != checkpoint) {
             self.checkpoints.compare(self.setup.me, checkpoint);
             return self.stop(Alarm::StateDiverged { height });
         }
-        // Refused only where the guard knows a signature about this height from before a restart.
+        // The guard refuses only where it has a signature for this height from before a restart.
         let message = HostMessage::Checkpoint(checkpoint);
         let _: Result<(), Unsent> = self.outbox.send_host(self.now, To::All, message, &mut self.out);
     }
 
-    /// A replica signed a checkpoint.
+    /// Takes in a checkpoint that a replica has signed.
     pub(crate) fn on_checkpoint(
         &mut self,
         by: ReplicaId,
@@ -507,16 +334,15 @@ impl Replica {
         if let Some(proof) = self.checkpoints.add(by, checkpoint, signature) {
             self.learn_proof(proof);
         } else if self.checkpoints.far_ahead().len() >= self.setup.committee.weak()
-            && self.ask_proof_at <= self.now
+            && self.checkpoints.may_ask(self.now)
         {
-            self.ask_proof_at = self.now.plus(ANNOUNCE_NS);
             let to = To::Some(self.checkpoints.far_ahead());
             let _: Result<(), Unsent> =
                 self.outbox.send_host(self.now, to, HostMessage::AskProof, &mut self.out);
         }
     }
 
-    /// A checkpoint is stable. It counts when its proof is durable.
+    /// Takes in the proof of a stable checkpoint. It counts when it is durable.
     pub(crate) fn learn_proof(&mut self, proof: CheckpointProof) {
         if let Some(own) = self.checkpoints.diverged(&proof.checkpoint) {
             self.checkpoints.prepare(proof);
@@ -528,7 +354,7 @@ impl Replica {
             self.outbox.begin_step();
             self.outbox.persist(LogEntry::Proof(bytes), &mut self.out);
             let mark = self.outbox.appended();
-            self.proof_mark = Some(mark);
+            self.checkpoints.note_proof_mark(mark);
             self.outbox.wait_lazily(mark, self.now);
         }
     }
@@ -538,10 +364,10 @@ impl Replica {
             return;
         };
         let stable = proof.checkpoint;
-        // What is not executed is kept, also below the checkpoint: it is executed from here.
+        // Blocks that are not executed stay, also below the checkpoint, and are executed from here.
         let settled = stable.height.min(self.sequencer.executed());
         self.outbox.forget_records(stable.height);
-        // What is kept hangs on the last block that goes.
+        // The remaining blocks extend the last block that goes.
         if let Some(id) = self.sequencer.decided(settled) {
             self.blocks.set_root(id);
         } else if settled == stable.height {
@@ -552,18 +378,18 @@ impl Replica {
         let gone: Vec<BlockId> = old.map(|(id, _)| *id).collect();
         self.blocks.prune(settled);
         for id in &gone {
-            self.logged.remove(id);
+            self.logged.ids.remove(id);
         }
         let (blocks, root) = (&self.blocks, self.blocks.root());
-        self.host.forget(|id| blocks.contains(*id) || *id == root);
-        self.host.bodies.prune(&self.blocks, &gone, settled);
+        self.services.forget(|id| blocks.contains(*id) || *id == root);
+        self.services.bodies.prune(&self.blocks, &gone, settled);
         self.call(|protocol, env| protocol.on_checkpoint(env, &proof));
         self.outbox.begin_step();
-        self.outbox.raise_floors(self.protocol.floors(), &mut self.out);
+        self.outbox.raise_floors(self.running.protocol.floors(), &mut self.out);
     }
 
-    /// The log has begun a new segment: everything that still binds stands there once more, so that older
-    /// segments are needed for decided blocks only.
+    /// Writes everything that still binds into the new segment of the log. Older segments are then needed for decided
+    /// blocks only.
     pub(crate) fn write_base(&mut self) {
         self.outbox.begin_step();
         self.outbox.persist(LogEntry::BaseBegin, &mut self.out);
@@ -573,10 +399,10 @@ impl Replica {
             self.outbox.persist(LogEntry::Proof(stable.to_bytes()), &mut self.out);
         }
         self.outbox.write_base(&mut self.out);
-        for id in &self.logged {
+        for id in &self.logged.ids {
             if let Some(block) = self.blocks.get(*id)
-                && let Some(payload) = self.host.bodies.payload(block.payload)
-                && !self.host.is_executed(id)
+                && let Some(payload) = self.services.bodies.payload(block.payload)
+                && !self.services.is_executed(id)
             {
                 let entry = LogEntry::Block(Arc::clone(block), Arc::clone(payload));
                 self.outbox.persist(entry, &mut self.out);
@@ -587,7 +413,7 @@ impl Replica {
     }
 }
 
-/// What a peer's message shows to be late came over that peer's link: that is where an operator has to look.
+/// Names the link of the message in an alarm about it: the operator must inspect that link.
 fn name_link(effect: &mut Effect, link: ReplicaId) {
     if let Effect::Alarm(Alarm::SynchronyDoubt { peer: peer @ None, .. }) = effect {
         *peer = Some(link);

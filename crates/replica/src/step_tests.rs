@@ -1,7 +1,7 @@
-//! What goes to the log, and in which order.
+//! Entries of the log, and their order.
 
 use crate::host_tests::{from_peer, open_on, outputs};
-use crate::{CheckedMessage, Heights, HostMessage, Input, Output, Past, Replica};
+use crate::{CheckedMessage, Heights, HostMessage, Input, Output, Replica, RestoredLog};
 use quorate_consensus::Alarm;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::{
@@ -17,7 +17,7 @@ fn bundle(number: u64, bytes: usize) -> Bundle {
     Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
 }
 
-/// A block that has no ancestors.
+/// Returns a block without ancestors.
 fn block(height: u64, bundles: &[Bundle]) -> (Arc<Block>, Arc<Payload>) {
     let payload = Payload { bundles: bundles.iter().map(Bundle::digest).collect() };
     let block = Block {
@@ -32,7 +32,7 @@ fn block(height: u64, bundles: &[Bundle]) -> (Arc<Block>, Arc<Payload>) {
     (Arc::new(block), Arc::new(payload))
 }
 
-/// Two peers say that this was decided from a height on.
+/// Lets two peers report these decided ids from a height on.
 fn decide(replica: &mut Replica, height: u64, ids: &[BlockId]) -> Vec<Output> {
     for from in [1, 3] {
         let heights = Heights { executed: Height(100), kept: Height(1), stable: Height::ZERO };
@@ -58,19 +58,19 @@ fn log(outputs: Vec<Output>) -> Vec<LogEntry> {
     outputs.into_iter().filter_map(entry).collect()
 }
 
-/// The log may let go of what no block names, however recent it is here, and of blocks that lie high: so a block goes there
-/// with its bodies before anything is promised about it, and once more before it says that it is decided.
+/// The log may drop recent bodies that no block names, and blocks far above. So a block is logged with its bodies
+/// before any promise about it, and once more before its decision.
 #[test]
-fn a_block_goes_to_the_log_with_its_bodies_and_again_when_it_is_decided() {
-    let mut replica = open_on(Past::default());
+fn block_is_logged_with_its_bodies_when_ready_and_when_decided() {
+    let mut replica = open_on(RestoredLog::default());
     let bundles = [bundle(1, 1), bundle(2, 1)];
     let (block, payload) = block(2, &bundles);
     for bundle in bundles.clone() {
         replica.handle(Time(1), Input::Bundle { from: ReplicaId(1), bundle, pending: true });
     }
     let [one, two] = bundles.map(LogEntry::Body);
-    assert_eq!(log(outputs(&mut replica)), [one.clone(), two.clone()], "when they come");
-    // What is below is not decided yet.
+    assert_eq!(log(outputs(&mut replica)), [one.clone(), two.clone()], "on arrival");
+    // The height below is not decided yet.
     assert_eq!(log(decide(&mut replica, 2, &[block.id()])), []);
     let entry = LogEntry::Block(Arc::clone(&block), Arc::clone(&payload));
     let with_bodies = [entry, one, two];
@@ -82,12 +82,12 @@ fn a_block_goes_to_the_log_with_its_bodies_and_again_when_it_is_decided() {
     assert_eq!(entries, expected, "before it is decided");
 }
 
-/// The log has had the block and its bodies in an earlier life. Whatever it remembers of them, it has them before it says
-/// that the block is decided.
+/// The log has had the block and its bodies in an earlier incarnation. It has them again before the decision, whatever
+/// it still remembers.
 #[test]
-fn what_was_in_the_log_before_a_restart_goes_there_again_when_it_is_decided() {
-    let (mut past, mut ids, mut expected) = (Past::default(), Vec::new(), Vec::new());
-    // More than peers may have here of what nobody waits for.
+fn block_of_an_earlier_incarnation_is_logged_again_when_decided() {
+    let (mut past, mut ids, mut expected) = (RestoredLog::default(), Vec::new(), Vec::new());
+    // This is more than the room for idle bodies of peers.
     for height in 2..=41 {
         let bundles: Vec<Bundle> = (0..4).map(|n| bundle(10 * height + n, 900_000)).collect();
         let (block, payload) = block(height, &bundles);
@@ -105,15 +105,15 @@ fn what_was_in_the_log_before_a_restart_goes_there_again_when_it_is_decided() {
     assert!(entries.get(1..) == Some(&expected[..]), "{} entries", entries.len());
 }
 
-/// What f + 1 peers say was decided next follows something else than what was executed here: one of the two is a fork, and
-/// nothing is executed across it.
+/// The next decided id of f + 1 peers does not extend the executed block. One of the two is a fork, and nothing is
+/// executed across it.
 #[test]
 fn nothing_is_executed_across_a_fork() {
     let (one, payload) = block(1, &[]);
     let other = BlockId(Digest([5; 32]));
     for parent in [one.id(), other] {
         let two = Block { parent, ..(*block(2, &[]).0).clone() };
-        let mut replica = open_on(Past::default());
+        let mut replica = open_on(RestoredLog::default());
         let mut said = decide(&mut replica, 1, &[one.id(), two.id()]);
         for block in [&one, &two] {
             said.extend(give(&mut replica, block, &payload));
@@ -128,12 +128,12 @@ fn nothing_is_executed_across_a_fork() {
     }
 }
 
-/// A checkpoint names the view of its block. Where the log has let go of that it is not signed again: with another view it
-/// would be another state to all who compare.
+/// A checkpoint names the view of its block. If the log has dropped the block, the checkpoint is not signed again:
+/// with another view it would be another state.
 #[test]
-fn a_checkpoint_whose_block_is_gone_is_not_signed_again() {
+fn checkpoint_without_its_block_is_not_signed_again() {
     for is_kept in [true, false] {
-        let mut past = Past::default();
+        let mut past = RestoredLog::default();
         let (block, payload) = block(4, &[]);
         if is_kept {
             past.absorb(LogEntry::Block(Arc::clone(&block), payload)).unwrap();
@@ -143,7 +143,7 @@ fn a_checkpoint_whose_block_is_gone_is_not_signed_again() {
             past.absorb(LogEntry::Decided { height: Height(height), id }).unwrap();
         }
         (past.executed, past.states) = (Height(4), vec![(Height(4), Digest([3; 32]))]);
-        // What is signed again goes to the log behind the number of the opening.
+        // A repeated signature follows the number of the opening in the log.
         assert_eq!(open_on(past).outbox.appended(), Mark(if is_kept { 2 } else { 1 }));
     }
 }

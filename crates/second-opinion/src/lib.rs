@@ -1,6 +1,6 @@
 //! # quorate-second-opinion
 //!
-//! Tests that compare judges of ours with those of others, kept apart because the others bring many crates with them.
-//! `cargo test --workspace` runs them; nothing here ships, and nothing may depend on it.
+//! Tests that compare our judges with those of others. They have a crate of their own because the others have many
+//! dependencies. `cargo test --workspace` runs them. Nothing here ships, and nothing may depend on it.
 //!
-//! * `tests/linear.rs`: the search of `quorate_sim::linear` against todc-utils and stateright.
+//! * `tests/linear.rs`: the search of `quorate_history` against todc-utils and stateright.

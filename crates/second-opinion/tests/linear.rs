@@ -1,10 +1,10 @@
-//! Three judges of linearizability, written by three parties, agree on small random histories: what clients of an
-//! atomic register see, and the same with damage.
+//! Three judges of linearizability, written by three parties, agree on small random histories of an atomic register,
+//! with and without damage.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
-use quorate_sim::linear;
-use quorate_sim::{KvResult, Op, Record};
+use quorate_app::KvResult;
+use quorate_history::{Op, Record, judge};
 use quorate_types::Time;
 use quorate_types::rng::Rng;
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
@@ -14,13 +14,13 @@ use todc_utils::specifications::Specification;
 
 const SEEDS: u64 = 4_000;
 
-/// What a register sees: operations of one key, by clients that do one thing after the other, at moments that are
-/// all different. The last one of a client may have no answer.
+/// Returns a history of a register: operations of one key by clients that wait for each answer, at different moments.
+/// The last operation of a client may have no answer.
 fn history(rng: &mut Rng) -> Vec<Record> {
     let clients = rng.index(3) + 2;
     let mut records = Vec::new();
     let mut effects = Vec::new();
-    // Moments are drawn once only: each is a number of its own.
+    // The low bits number the moments, so all of them differ.
     let mut moments = 0u64;
     let mut after = |rng: &mut Rng, time: u64| {
         moments += 1;
@@ -34,7 +34,7 @@ fn history(rng: &mut Rng) -> Vec<Record> {
             let effect = after(rng, call);
             time = after(rng, effect);
             let is_lost = at + 1 == count && rng.below(4) == 0;
-            // Half of what has no answer is never done.
+            // Half of the operations without an answer never take effect.
             if !is_lost || rng.below(2) == 0 {
                 effects.push((effect, records.len()));
             }
@@ -54,7 +54,7 @@ fn history(rng: &mut Rng) -> Vec<Record> {
 
 fn op(rng: &mut Rng) -> Op {
     let key = || "k".to_owned();
-    // Few values, so that several operations explain what is seen.
+    // Few values, so that several operations explain a result.
     let mut value = || rng.below(3).to_string();
     let (value, expect) = (value(), value());
     match rng.below(5) {
@@ -66,7 +66,7 @@ fn op(rng: &mut Rng) -> Op {
     }
 }
 
-/// One answer says something else.
+/// Changes one answer.
 fn damage(rng: &mut Rng, records: &mut [Record]) {
     let answered: Vec<usize> = (0..records.len()).filter(|at| records[*at].answered.is_some()).collect();
     let Some(at) = rng.pick(&answered) else { return };
@@ -81,7 +81,7 @@ fn damage(rng: &mut Rng, records: &mut [Record]) {
     });
 }
 
-/// The events of a history in their order: which operation, and whether it ends.
+/// Returns the events of a history in order: the operation, and whether it ends.
 fn events(records: &[Record]) -> Vec<(usize, bool)> {
     let mut events: Vec<(Time, usize, bool)> = Vec::new();
     for (at, record) in records.iter().enumerate() {
@@ -93,7 +93,7 @@ fn events(records: &[Record]) -> Vec<(usize, bool)> {
 }
 
 fn ours(records: &[Record]) -> bool {
-    let findings = linear::judge(records);
+    let findings = judge(records);
     assert!(findings.undecided.is_empty(), "{records:?}");
     findings.is_ok()
 }
@@ -141,7 +141,8 @@ impl Specification for Todc {
     }
 }
 
-/// It knows no operations without an answer: each either ends last of all, with any answer, or never was.
+/// Judges with todc, which needs an answer to every operation. An operation without one either ends last, with any
+/// answer, or is left out.
 fn todc(records: &[Record]) -> bool {
     let open: Vec<usize> = (0..records.len()).filter(|at| records[*at].answered.is_none()).collect();
     (0..1u64 << open.len()).any(|choice| {
@@ -166,12 +167,12 @@ fn todc(records: &[Record]) -> bool {
 }
 
 #[test]
-fn three_judges_agree() {
+fn three_judges_of_linearizability_agree() {
     let (mut legal, mut illegal, mut hidden) = (0, 0, (0, 0));
     for seed in 0..SEEDS {
         let mut rng = Rng::new(seed);
         let mut records = history(&mut rng);
-        assert!(ours(&records), "seed {seed}: what a register does is refused: {records:?}");
+        assert!(ours(&records), "seed {seed}: the history of a register is refused: {records:?}");
         for damages in 0..3 {
             let verdicts = (ours(&records), stateright(&records), todc(&records));
             let all = verdicts.0 == verdicts.1 && verdicts.1 == verdicts.2;
@@ -179,7 +180,7 @@ fn three_judges_agree() {
             *(if verdicts.0 { &mut legal } else { &mut illegal }) += 1;
             damage(&mut rng, &mut records);
         }
-        // What a file of a history does not say fits whatever happened. Stateright knows no such thing.
+        // A result that the file of a history leaves out fits any result. Stateright has no such results.
         let deletes = records.iter_mut().filter(|record| matches!(record.op, Op::Delete { .. }));
         deletes.for_each(|record| record.result = None);
         let verdicts = (ours(&records), todc(&records));
@@ -187,6 +188,6 @@ fn three_judges_agree() {
         *(if verdicts.0 { &mut hidden.0 } else { &mut hidden.1 }) += 1;
     }
     assert!(hidden.0 > SEEDS / 8 && hidden.1 > SEEDS / 8, "{hidden:?}");
-    // Neither verdict is rare, so that agreeing says something.
+    // Neither verdict is rare, so the agreement is significant.
     assert!(legal > SEEDS && illegal > SEEDS, "{legal} legal, {illegal} illegal");
 }

@@ -1,59 +1,57 @@
-//! A simulated client: the real client core, a workload that feeds it, and what became of each operation.
-
-use crate::history::OpId;
-use crate::model::Op;
-use crate::witness::Witness;
+//! A simulated client: the real client core, a workload that feeds it, and the outcome of each operation.
+use crate::instrumented_store::InstrumentedStore;
 use bytes::Bytes;
 use quorate_app::KvResult;
 use quorate_client::core::{Answer, Core, Event, Fate, LinkState, Output, Settings};
 use quorate_crypto::SigningKey;
+use quorate_history::{Op, OpId};
 use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use quorate_types::wire::FromReplica;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
-/// How a client is kept busy.
+/// The load of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// Operations in all.
+    /// Number of operations in all.
     pub operations: u32,
     /// Mean pause between two bundles.
     pub pause_ns: u64,
-    /// Operations that are submitted at once, at most.
+    /// Largest number of operations that are submitted together.
     pub together_max: u32,
-    /// Bundles without an answer at most; what would exceed it waits for the next pause.
+    /// Largest number of bundles without an answer. Further operations wait for the next pause.
     pub outstanding_max: usize,
-    /// Different keys of each kind: few, so that order matters.
+    /// Number of keys of each kind. It is small, so that order matters.
     pub keys: u64,
 }
 
-/// What a client wants done.
+/// An action that a client core asks for.
 #[derive(Debug)]
-pub(crate) enum Wish {
-    /// Send this to a replica.
+pub(crate) enum ClientAction {
+    /// Sends a message to a replica.
     Send(ReplicaId, Bytes),
-    /// An operation has this result.
+    /// Reports the result of an operation.
     Answered(OpId, KvResult),
-    /// An operation has no result; whether it was executed.
+    /// Reports an operation without a result, and whether it was executed.
     Failed(OpId, Fate),
 }
 
-/// See the module.
+/// A simulated client.
 #[derive(Debug)]
 pub(crate) struct Client {
     core: Core,
     index: usize,
     rng: Rng,
     nonce: u64,
-    /// Operations of each bundle, in their order.
+    /// Operations of each bundle, in order.
     bundles: BTreeMap<u64, Vec<OpId>>,
     workload: Option<Workload>,
     next_at: Option<Time>,
-    /// Values that this client has written or seen last: what a compare-and-swap may expect.
+    /// Last known value of each key, which a compare-and-swap may expect.
     seen: BTreeMap<String, String>,
     made: u64,
-    /// Which of the events that were scheduled for it counts.
+    /// The scheduled event that counts; earlier ones are void.
     pub(crate) wake: Option<(Time, u64)>,
     pub(crate) wakes: u64,
 }
@@ -81,17 +79,17 @@ impl Client {
         self.core.open(now, self.nonce);
     }
 
-    /// How many sessions it has asked for.
+    /// Returns the number of sessions that the client has asked for.
     pub(crate) fn nonce(&self) -> u64 {
         self.nonce
     }
 
-    /// The core, for who wants to know more.
+    /// Returns the client core.
     pub(crate) fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Begins a workload; what is left of an earlier one is added to it.
+    /// Begins a workload. Remaining operations of an earlier one are added to it.
     pub(crate) fn load(&mut self, now: Time, mut workload: Workload) {
         let left = self.workload.map_or(0, |workload| workload.operations);
         workload.operations = workload.operations.saturating_add(left);
@@ -99,17 +97,17 @@ impl Client {
         self.next_at = Some(now.plus(self.rng.exponential_ns(workload.pause_ns)));
     }
 
-    /// Bundles without an answer.
+    /// Returns the number of bundles without an answer.
     pub(crate) fn outstanding(&self) -> usize {
         self.core.outstanding()
     }
 
-    /// Whether everything that it was to do is done or has failed.
+    /// Whether every operation is answered or has failed.
     pub(crate) fn is_done(&self) -> bool {
         self.next_at.is_none() && self.bundles.is_empty()
     }
 
-    /// The operations of the workload that are due, for the history.
+    /// Returns the operations of the workload that are due.
     pub(crate) fn due(&mut self, now: Time) -> Vec<Op> {
         let Some(mut workload) = self.workload.filter(|_| self.next_at.is_some_and(|at| at <= now)) else {
             return Vec::new();
@@ -148,48 +146,48 @@ impl Client {
         }
     }
 
-    /// Submits an operation. False when the core takes no more.
+    /// Submits an operation. Returns false when the core accepts no more.
     pub(crate) fn submit(&mut self, now: Time, id: OpId, op: &Op) -> bool {
-        let Ok(ticket) = self.core.submit(now, &Witness::encode(id, op)) else {
+        let Ok(ticket) = self.core.submit(now, &InstrumentedStore::encode(id, op)) else {
             return false;
         };
         self.bundles.entry(ticket.bundle).or_default().push(id);
         true
     }
 
-    /// A replica says something.
-    pub(crate) fn hear(&mut self, now: Time, from: ReplicaId, message: &[u8]) {
+    /// Handles a message of a replica.
+    pub(crate) fn receive(&mut self, now: Time, from: ReplicaId, message: &[u8]) {
         if let Ok(message) = FromReplica::from_bytes(message) {
             self.core.handle(now, from, message);
         }
     }
 
-    /// The connection to a replica came up or went down.
+    /// Handles a change of the connection to a replica.
     pub(crate) fn link(&mut self, now: Time, replica: ReplicaId, state: LinkState) {
         self.core.link(now, replica, state);
     }
 
-    /// When something is due.
+    /// Returns the time of the next deadline.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.core.deadline().into_iter().chain(self.next_at).min()
     }
 
-    /// Does what is due.
+    /// Handles expired deadlines.
     pub(crate) fn tick(&mut self, now: Time) {
         self.core.tick(now);
     }
 
-    /// The next thing that it wants done. `ops` says what an operation was.
-    pub(crate) fn poll(&mut self, now: Time, wishes: &mut Vec<Wish>) {
+    /// Collects the actions that the core asks for.
+    pub(crate) fn poll(&mut self, now: Time, actions: &mut Vec<ClientAction>) {
         while let Some(output) = self.core.poll() {
             match output {
-                Output::Send { to, frame } => wishes.push(Wish::Send(to, frame)),
-                Output::Event(event) => self.event(now, event, wishes),
+                Output::Send { to, frame } => actions.push(ClientAction::Send(to, frame)),
+                Output::Event(event) => self.event(now, event, actions),
             }
         }
     }
 
-    fn event(&mut self, now: Time, event: Event, wishes: &mut Vec<Wish>) {
+    fn event(&mut self, now: Time, event: Event, actions: &mut Vec<ClientAction>) {
         match event {
             Event::Opened(_) => {}
             Event::OpenFailed(_) | Event::SessionLost => self.open(now),
@@ -199,19 +197,19 @@ impl Client {
                 for (index, id) in ids.into_iter().enumerate() {
                     let result = u32::try_from(index).ok().and_then(|index| results.get(index));
                     let result = result.map(KvResult::from_bytes);
-                    // What does not decode is a wrong result, and no operation of the workload results in it.
+                    // A result that does not decode is wrong, and no operation of the workload has such a result.
                     let result = result.and_then(Result::ok).unwrap_or(KvResult::Padding(0));
-                    wishes.push(Wish::Answered(id, result));
+                    actions.push(ClientAction::Answered(id, result));
                 }
             }
             Event::Failed { bundle, why, .. } => {
                 let ids = self.bundles.remove(&bundle).unwrap_or_default();
-                wishes.extend(ids.into_iter().map(|id| Wish::Failed(id, why.fate())));
+                actions.extend(ids.into_iter().map(|id| ClientAction::Failed(id, why.fate())));
             }
         }
     }
 
-    /// An operation was answered: what later ones may expect.
+    /// Remembers the result of an operation for later compare-and-swaps.
     pub(crate) fn learn(&mut self, op: &Op, result: &KvResult) {
         match (op, result) {
             (Op::Put { key, value } | Op::Cas { key, value, .. }, KvResult::Done) => {

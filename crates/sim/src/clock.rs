@@ -1,17 +1,18 @@
-//! A replica's own clock: it begins at zero when the replica is opened, and may go faster or slower than the world's.
+//! A replica's own clock. The clock begins at zero when the replica is opened, and may run faster or slower than the
+//! world's.
 
 use quorate_types::Time;
 
 const MILLION: i128 = 1_000_000;
 
-/// See the module.
+/// The clock of one replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// What the world's clock said …
+    /// World time at the last change of rate.
     since: Time,
-    /// … when this one said that.
+    /// Local time at the last change of rate.
     then: Time,
-    /// How much faster it goes, in millionths.
+    /// Rate error, in millionths.
     ppm: i64,
 }
 
@@ -20,18 +21,18 @@ impl Clock {
         Self { since: now, then: Time::ZERO, ppm }
     }
 
-    /// From now on it goes at another rate.
+    /// Changes the rate from now on.
     pub(crate) fn drift(&mut self, now: Time, ppm: i64) {
         *self = Self { since: now, then: self.local(now), ppm };
     }
 
-    /// What it says now.
+    /// Returns the local time.
     pub(crate) fn local(&self, now: Time) -> Time {
         let passed = i128::from(now.since(self.since));
         self.then.plus(whole(passed.saturating_mul(self.rate()).checked_div(MILLION)))
     }
 
-    /// The first moment at which it says at least this.
+    /// Returns the first world time at which the local time is at least this.
     pub(crate) fn world(&self, local: Time) -> Time {
         let ahead = i128::from(local.since(self.then)).saturating_mul(MILLION);
         let round = self.rate().saturating_sub(1);
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_are_met_and_not_a_nanosecond_late() {
+    fn deadlines_are_met_without_a_nanosecond_of_delay() {
         for ppm in [0, 1, -1, 1_000, -1_000, 50_000, -50_000, 333_333] {
             let mut clock = Clock::new(Time(1_000), ppm);
             clock.drift(Time(2_345_678), ppm / 2);
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_right_says_how_long_the_replica_runs() {
+    fn correct_clock_shows_the_time_since_opening() {
         let clock = Clock::new(Time(500), 0);
         assert_eq!((clock.local(Time(1_700)), clock.world(Time(1_200))), (Time(1_200), Time(1_700)));
         let mut fast = Clock::new(Time(0), 1_000);

@@ -1,8 +1,8 @@
-//! The disk of a simulated replica: a [`MemDisk`] that takes time, can lose power at any step, and lets the
-//! oracles see what was synced.
+//! The disk of a simulated replica: a [`MemDisk`] that takes time, can lose power at any step, and shows the oracles
+//! the synced bytes.
 //!
-//! A *step* is whatever a crash can come before or after: an operation that changes the disk, or a flush of the
-//! network. A turn that is cut at every one of its steps has been cut everywhere that matters.
+//! A *step* is an event that a crash can precede or follow: an operation that changes the disk, or a flush of the
+//! network. Cutting a turn at each of its steps therefore covers every relevant crash.
 
 use crate::fault::Fault as Named;
 use quorate_storage::{Disk, Fault, Keep, MemDisk};
@@ -10,60 +10,73 @@ use quorate_types::rng::Rng;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a disk and the work of a turn cost in virtual time. Means of what is drawn.
+/// Mean costs in virtual time of a disk and of the work of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// One write.
+    /// Time of a write.
     pub write_ns: u64,
-    /// One sync.
+    /// Time of a sync.
     pub sync_ns: u64,
-    /// Executing one block, or checking one batch of bodies.
+    /// Time to execute one block, or to check one batch of bodies.
     pub work_ns: u64,
-    /// Until a replica that waits begins its turn on what arrives; what arrives meanwhile is part of that turn.
+    /// Time until a waiting replica begins its turn on an arrival. Arrivals in that time belong to the turn.
     pub wake_ns: u64,
 }
 
 impl Costs {
-    /// Nothing takes time: for counting message delays.
+    /// No costs: for counting message delays.
     pub const NONE: Self = Self { write_ns: 0, sync_ns: 0, work_ns: 0, wake_ns: 0 };
 
-    /// A good solid-state disk.
+    /// Costs with a good solid-state disk.
     pub const USUAL: Self = Self { write_ns: 5_000, sync_ns: 150_000, work_ns: 20_000, wake_ns: 0 };
 }
 
-/// What a disk does wrong on purpose, to see that an oracle notices.
+/// Unsynced bytes that survive a crash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Survives {
+    /// No bytes survive.
+    Nothing,
+    /// Any part survives, in units of sectors.
+    Some,
+    /// All bytes survive.
+    Everything,
+    /// All bytes survive and remain unsynced: only the process died.
+    Cached,
+}
+
+/// A deliberate flaw of a disk, which an oracle has to notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Lie {
-    /// Nothing.
+pub(crate) enum DiskFlaw {
+    /// No flaw.
     #[default]
     None,
-    /// Reports syncs that it does not do.
+    /// The disk reports syncs without doing them.
     Sync,
-    /// Has lost what was synced last when it is opened.
+    /// The disk loses the bytes of the last sync when it is opened.
     LosesLast,
-    /// Ends where it is damaged when it is opened.
+    /// The log ends at its first damage when the disk is opened.
     DamageIsTail,
-    /// Is refused when it ends in the middle of a write.
+    /// The disk is refused when its log ends in the middle of a write.
     TailIsDamage,
 }
 
-/// What goes wrong with a disk until somebody has seen to it.
+/// A failure of a disk that lasts until it is repaired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Trouble {
-    /// Nothing.
+pub enum DiskTrouble {
+    /// No failure.
     #[default]
     None,
     /// Writes and syncs take a hundred times as long.
     Slow,
-    /// There is no room for anything more.
+    /// The disk is full.
     Full,
-    /// Reading fails.
+    /// Reads fail.
     Reads,
-    /// Syncing fails.
+    /// Syncs fail.
     Syncs,
 }
 
-impl Trouble {
+impl DiskTrouble {
     pub(crate) const fn tag(self) -> u8 {
         match self {
             Self::None => 0,
@@ -74,7 +87,7 @@ impl Trouble {
         }
     }
 
-    /// The fault that it is.
+    /// Returns the fault of this failure.
     pub(crate) const fn fault(self) -> Option<Named> {
         match self {
             Self::None => None,
@@ -86,53 +99,53 @@ impl Trouble {
     }
 }
 
-/// How much slower a slow disk is …
+/// Factor by which a slow disk is slower.
 const SLOW_FACTOR: u64 = 100;
-/// … and an executor that labours.
-const LABOUR_FACTOR: u64 = 500;
+/// Factor by which a slow executor is slower.
+const SLOW_EXECUTOR_FACTOR: u64 = 500;
 
-/// What a turn has used and changed so far, shared by the disk, the network and the world.
+/// Costs and changes of the current turn. The disk, the network and the world share them.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct DiskWatch {
     costs: Option<Costs>,
-    /// What costs time takes exactly that, and not that in the mean.
+    /// Whether costs are exact instead of random around their mean.
     pub(crate) is_exact: bool,
-    /// Virtual time that the turn has taken so far.
+    /// Virtual time of the turn so far.
     pub(crate) spent_ns: u64,
-    /// Bytes that were written since the last sync.
+    /// Bytes written since the last sync.
     written: Vec<u8>,
-    /// Bytes that were synced and that no oracle has taken yet.
+    /// Synced bytes that no oracle has read yet.
     pub(crate) synced: Vec<u8>,
-    /// Steps so far, over the life of the replica.
+    /// Number of steps over the life of the replica.
     pub(crate) steps: u64,
-    /// The step during which the power goes.
+    /// The step at which the power fails.
     fuse: Option<u64>,
-    /// The power is gone.
+    /// Whether the power is off.
     pub(crate) is_dead: bool,
     pub(crate) syncs: u64,
     pub(crate) writes: u64,
-    pub(crate) trouble: Trouble,
-    /// Executing takes longer than it should.
-    pub(crate) labours: bool,
-    /// The next write goes somewhere else.
+    pub(crate) trouble: DiskTrouble,
+    /// Whether execution is slow.
+    pub(crate) is_slow: bool,
+    /// Whether the next write goes to a wrong place.
     pub(crate) misdirects: bool,
-    /// All writes in their order, for a disk that ends where it is damaged.
+    /// All writes in order, for a disk whose log ends at its first damage.
     all_writes: Option<Vec<(u32, u32, usize)>>,
-    /// A power cut has left parts of a write.
+    /// Whether a power cut has left part of a write.
     pub(crate) is_torn: bool,
-    /// Where the last write went, and how long it was.
+    /// Place and length of the last write.
     last_write: Option<(u32, u32, usize)>,
-    /// How often each fault was felt.
+    /// Effects of each fault.
     pub(crate) felt: BTreeMap<Named, u64>,
 }
 
-impl Watch {
+impl DiskWatch {
     /// Begins a turn.
     pub(crate) fn begin(&mut self) {
         self.spent_ns = 0;
     }
 
-    /// A step is about to be made: false when the power goes during it.
+    /// Makes a step. Returns false when the power fails during it.
     pub(crate) fn step(&mut self) -> bool {
         self.steps = self.steps.saturating_add(1);
         if self.fuse.is_some_and(|fuse| self.steps >= fuse) {
@@ -141,19 +154,19 @@ impl Watch {
         !self.is_dead
     }
 
-    /// Cuts the power during the `steps`-th step from now.
+    /// Plans a power cut for the `steps`-th step from now.
     pub(crate) fn set_fuse(&mut self, steps: u64) {
         self.fuse = Some(self.steps.saturating_add(steps));
     }
 
-    /// Takes the fuse out again.
+    /// Cancels a planned power cut.
     pub(crate) fn disarm(&mut self) {
         if !self.is_dead {
             self.fuse = None;
         }
     }
 
-    /// The power is back. `keeps`: what was written still waits for its sync.
+    /// Restores the power. `keeps`: unsynced bytes still wait for their sync.
     pub(crate) fn revive(&mut self, keeps: bool) {
         self.fuse = None;
         self.is_dead = false;
@@ -162,27 +175,27 @@ impl Watch {
         }
     }
 
-    /// A fault was felt.
-    pub(crate) fn feel(&mut self, fault: Named) {
+    /// Counts an effect of a fault.
+    pub(crate) fn count_fault(&mut self, fault: Named) {
         let count = self.felt.entry(fault).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// Fails, if this is what is wrong with the disk.
-    fn fails(&mut self, trouble: Trouble, doing: &'static str) -> Result<(), Fault> {
+    /// Fails if the disk has this failure.
+    fn fails(&mut self, trouble: DiskTrouble, doing: &'static str) -> Result<(), Fault> {
         if self.trouble != trouble {
             return Ok(());
         }
         if let Some(fault) = trouble.fault() {
-            self.feel(fault);
+            self.count_fault(fault);
         }
         Err(match trouble {
-            Trouble::Full => Fault::Full { doing },
+            DiskTrouble::Full => Fault::Full { doing },
             _ => Fault::Io { doing, error: "made to fail".to_owned() },
         })
     }
 
-    /// Time passes; `slowed` says what makes it longer now, and by how much.
+    /// Spends time; `slowed` is the fault that slows the work now, and its factor.
     fn spend(&mut self, rng: &mut Rng, mean: impl Fn(&Costs) -> u64, slowed: Option<(Named, u64)>) {
         let mean = self.costs.as_ref().map_or(0, mean);
         if mean > 0 {
@@ -192,41 +205,41 @@ impl Watch {
             }
             if let Some((fault, factor)) = slowed {
                 drawn = drawn.saturating_mul(factor);
-                self.feel(fault);
+                self.count_fault(fault);
             }
             self.spent_ns = self.spent_ns.saturating_add(drawn);
         }
     }
 
-    /// The disk does something.
+    /// Spends the time of a disk operation.
     fn spin(&mut self, rng: &mut Rng, mean: impl Fn(&Costs) -> u64) {
-        let slowed = (self.trouble == Trouble::Slow).then_some((Named::SlowDisk, SLOW_FACTOR));
+        let slowed = (self.trouble == DiskTrouble::Slow).then_some((Named::SlowDisk, SLOW_FACTOR));
         self.spend(rng, mean, slowed);
     }
 
-    /// Executing a block or checking a batch takes its time.
+    /// Spends the time of executing a block or checking a batch.
     pub(crate) fn work(&mut self, rng: &mut Rng, executes: bool) {
-        let slowed = (self.labours && executes).then_some((Named::SlowExecutor, LABOUR_FACTOR));
+        let slowed = (self.is_slow && executes).then_some((Named::SlowExecutor, SLOW_EXECUTOR_FACTOR));
         self.spend(rng, |costs| costs.work_ns, slowed);
     }
 }
 
 #[derive(Debug)]
 struct Inside {
-    watch: Watch,
+    watch: DiskWatch,
     disk: MemDisk,
-    /// What was there at the last sync and at the one before, for a disk that loses what was synced last.
+    /// Images at the last sync and at the one before, for a disk that loses its last sync.
     synced: Option<(MemDisk, MemDisk)>,
 }
 
-/// A disk and its [`Watch`], looked at by the host that writes to it and by the world. A world runs on one
-/// thread; the lock is never waited for.
+/// A disk and its [`DiskWatch`], shared by the host that writes and the world. A world runs on one thread, so no
+/// caller waits for the lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<Mutex<Inside>>);
+pub(crate) struct SharedDisk(Arc<Mutex<Inside>>);
 
-impl Shared {
+impl SharedDisk {
     pub(crate) fn new(disk: MemDisk, costs: Costs) -> Self {
-        let watch = Watch { costs: Some(costs), ..Watch::default() };
+        let watch = DiskWatch { costs: Some(costs), ..DiskWatch::default() };
         Self(Arc::new(Mutex::new(Inside { watch, disk, synced: None })))
     }
 
@@ -234,56 +247,56 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the watch.
-    pub(crate) fn watch<R>(&self, look: impl FnOnce(&mut Watch) -> R) -> R {
+    /// Calls a function with the watch.
+    pub(crate) fn watch<R>(&self, look: impl FnOnce(&mut DiskWatch) -> R) -> R {
         look(&mut self.inside().watch)
     }
 
-    /// A step that is none of the disk's is about to be made: false when the power goes before it.
+    /// Makes a step of the network. Returns false when the power fails before it.
     pub(crate) fn step(&self) -> bool {
         self.inside().watch.step()
     }
 
-    /// What would be there after a crash right now, if nothing unsynced survived.
+    /// Returns the image that a crash would leave now if no unsynced byte survived.
     pub(crate) fn synced_image(&self) -> MemDisk {
         let mut image = self.inside().disk.clone();
         image.crash(Keep::Nothing);
         image
     }
 
-    /// The power is gone and comes back: of what was not synced, `keep` is left.
+    /// Cuts the power and restores it. `keep` selects the unsynced bytes that remain.
     pub(crate) fn crash(&self, keep: Keep<'_>) {
         let mut inside = self.inside();
         inside.disk.crash(keep);
         inside.watch.revive(false);
     }
 
-    /// The process is gone: what it wrote waits for somebody's sync.
+    /// Kills the process. Its written bytes wait for a later sync.
     pub(crate) fn kill(&self) {
         let mut inside = self.inside();
         inside.disk.kill();
         inside.watch.revive(true);
     }
 
-    /// Before somebody opens it: does what it is made to do wrong. False when it is refused.
-    pub(crate) fn open_wrongly(&self, lie: Lie) -> bool {
+    /// Applies a flaw before the disk is opened. Returns false when the disk is refused.
+    pub(crate) fn open_wrongly(&self, disk_flaw: DiskFlaw) -> bool {
         let inside = &mut *self.inside();
-        match lie {
-            Lie::None | Lie::Sync => {}
-            Lie::LosesLast => {
+        match disk_flaw {
+            DiskFlaw::None | DiskFlaw::Sync => {}
+            DiskFlaw::LosesLast => {
                 if let Some((_, before)) = inside.synced.take() {
                     inside.disk = before;
                 }
             }
-            Lie::DamageIsTail => {
+            DiskFlaw::DamageIsTail => {
                 inside.watch.all_writes = Some(inside.watch.all_writes.take().unwrap_or_default());
             }
-            Lie::TailIsDamage => return !std::mem::take(&mut inside.watch.is_torn),
+            DiskFlaw::TailIsDamage => return !std::mem::take(&mut inside.watch.is_torn),
         }
         true
     }
 
-    /// Cuts the log off at a page: what was written there and later is gone.
+    /// Cuts the log at a page: later writes are gone.
     fn cut_off_at(inside: &mut Inside, page: (u32, u32)) {
         let Some(writes) = inside.watch.all_writes.take() else { return };
         let covers = |(slot, offset, length): &(u32, u32, usize)| {
@@ -292,18 +305,18 @@ impl Shared {
         };
         let first = writes.iter().position(covers).unwrap_or(writes.len());
         for (slot, offset, length) in writes.iter().skip(first) {
-            // A page that cannot be written is no page of this disk.
+            // The page exists, because an earlier write reached it.
             let _ = inside.disk.write(*slot, *offset, &vec![0; *length]);
         }
         let _ = inside.disk.sync();
         inside.watch.all_writes = Some(writes.into_iter().take(first).collect());
     }
 
-    /// Changes one bit of what was written last. False when nothing was.
+    /// Flips a bit of the last write. Returns false when there was none.
     pub(crate) fn rot_at_tail(&self, rng: &mut Rng) -> bool {
         let Inside { watch, disk, .. } = &mut *self.inside();
         let Some((slot, offset, length)) = watch.last_write else { return false };
-        // What follows the last record of a page is zeros, which nobody reads.
+        // Zeros follow the last record of a page, and nothing reads them.
         let mut bytes = vec![0; length];
         if disk.read(slot, offset, &mut bytes).is_err() {
             return false;
@@ -316,7 +329,7 @@ impl Shared {
         disk.flip(slot, offset.saturating_add(at), bit(rng))
     }
 
-    /// Changes one bit of a page of the log that is not among those that were written last. False when there is none.
+    /// Flips a bit of a log page that the last write did not touch. Returns false when there is none.
     pub(crate) fn rot_in_log(&self, rng: &mut Rng) -> bool {
         let inside = &mut *self.inside();
         let Inside { watch, disk, .. } = inside;
@@ -343,7 +356,7 @@ impl Shared {
         disk.flip(slot, offset.saturating_add(at), bit(rng))
     }
 
-    /// Changes one bit of a snapshot. False when there is none.
+    /// Flips a bit of a snapshot. Returns false when there is none.
     pub(crate) fn rot_in_snapshot(&self, rng: &mut Rng) -> bool {
         let Inside { disk, .. } = &mut *self.inside();
         let blobs = disk.blobs().unwrap_or_default();
@@ -352,38 +365,38 @@ impl Shared {
         disk.flip_blob(&name, at, bit(rng))
     }
 
-    /// Whether something was written that is not synced.
+    /// Whether written bytes wait for a sync.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.inside().disk.unsynced_bytes() > 0
     }
 
-    /// Puts another disk in its place.
+    /// Replaces the disk.
     pub(crate) fn replace(&self, disk: MemDisk) {
         self.inside().disk = disk;
     }
 
-    /// Bytes that the disk holds.
+    /// Returns the number of bytes on the disk.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.inside().disk.used_bytes()
     }
 }
 
-/// One of the eight.
+/// Returns a random bit number of a byte.
 fn bit(rng: &mut Rng) -> u8 {
     u8::try_from(rng.below(8)).unwrap_or(0)
 }
 
-/// See the module.
+/// The disk that a host writes to.
 #[derive(Debug)]
 pub(crate) struct SimDisk {
-    shared: Shared,
+    shared: SharedDisk,
     rng: Rng,
-    lie: Lie,
+    disk_flaw: DiskFlaw,
 }
 
 impl SimDisk {
-    pub(crate) fn new(shared: Shared, rng: Rng, lie: Lie) -> Self {
-        Self { shared, rng, lie }
+    pub(crate) fn new(shared: SharedDisk, rng: Rng, disk_flaw: DiskFlaw) -> Self {
+        Self { shared, rng, disk_flaw }
     }
 
     /// Makes a step that changes the disk.
@@ -392,19 +405,19 @@ impl SimDisk {
         if watch.is_dead {
             disk.cut_power_after(0);
         } else if !watch.step() {
-            // The operation is under way when the power goes: the disk decides what comes of it.
+            // The power fails during the operation, so the disk decides its effect.
             disk.cut_power_after(1);
         }
         watch.spin(&mut self.rng, |costs| costs.write_ns);
         doing(disk)
     }
 
-    /// Fails, if this is what is wrong with the disk.
-    fn fails(&self, trouble: Trouble, doing: &'static str) -> Result<(), Fault> {
+    /// Fails if the disk has this failure.
+    fn fails(&self, trouble: DiskTrouble, doing: &'static str) -> Result<(), Fault> {
         self.shared.inside().watch.fails(trouble, doing)
     }
 
-    /// Where a write goes.
+    /// Returns the place that a write goes to.
     fn aim(&mut self, slot: u32, offset: u32, length: usize) -> (u32, u32) {
         let Inside { watch, disk, .. } = &mut *self.shared.inside();
         if !std::mem::take(&mut watch.misdirects) {
@@ -414,7 +427,7 @@ impl SimDisk {
             }
             return (slot, offset);
         }
-        watch.feel(Named::MisdirectedWrite);
+        watch.count_fault(Named::MisdirectedWrite);
         let page = u32::try_from(disk.page_bytes()).unwrap_or(u32::MAX);
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let places = disk.segment_bytes().saturating_sub(length).checked_div(page).unwrap_or(0);
@@ -438,7 +451,7 @@ impl Disk for SimDisk {
     }
 
     fn grow(&mut self) -> Result<u32, Fault> {
-        self.fails(Trouble::Full, "adding a segment to the log")?;
+        self.fails(DiskTrouble::Full, "adding a segment to the log")?;
         self.change(MemDisk::grow)
     }
 
@@ -456,12 +469,12 @@ impl Disk for SimDisk {
     }
 
     fn sync(&mut self) -> Result<(), Fault> {
-        if self.lie == Lie::Sync {
+        if self.disk_flaw == DiskFlaw::Sync {
             return Ok(());
         }
-        self.fails(Trouble::Syncs, "syncing the log")?;
+        self.fails(DiskTrouble::Syncs, "syncing the log")?;
         self.change(MemDisk::sync)?;
-        if self.lie == Lie::LosesLast {
+        if self.disk_flaw == DiskFlaw::LosesLast {
             let inside = &mut *self.shared.inside();
             let last = inside.disk.clone();
             let before = inside.synced.take().map_or_else(|| last.clone(), |(last, _)| last);
@@ -479,7 +492,7 @@ impl Disk for SimDisk {
     }
 
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
-        self.fails(Trouble::Reads, "reading the log")?;
+        self.fails(DiskTrouble::Reads, "reading the log")?;
         self.shared.inside().disk.read(slot, offset, into)
     }
 
@@ -488,12 +501,12 @@ impl Disk for SimDisk {
     }
 
     fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        self.fails(Trouble::Full, "writing a snapshot file")?;
+        self.fails(DiskTrouble::Full, "writing a snapshot file")?;
         self.change(|disk| disk.blob_append(bytes))
     }
 
     fn blob_sync(&mut self) -> Result<(), Fault> {
-        self.fails(Trouble::Syncs, "syncing a snapshot file")?;
+        self.fails(DiskTrouble::Syncs, "syncing a snapshot file")?;
         self.change(MemDisk::blob_sync)
     }
 
@@ -506,7 +519,7 @@ impl Disk for SimDisk {
     }
 
     fn blob_read(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
-        self.fails(Trouble::Reads, "reading a snapshot file")?;
+        self.fails(DiskTrouble::Reads, "reading a snapshot file")?;
         self.shared.inside().disk.blob_read(name, offset, into)
     }
 
@@ -519,13 +532,13 @@ impl Disk for SimDisk {
 mod tests {
     use super::*;
 
-    fn disk() -> (SimDisk, Shared) {
-        let shared = Shared::new(MemDisk::new(4_096, 512), Costs::USUAL);
-        (SimDisk::new(shared.clone(), Rng::new(1), Lie::None), shared)
+    fn disk() -> (SimDisk, SharedDisk) {
+        let shared = SharedDisk::new(MemDisk::new(4_096, 512), Costs::USUAL);
+        (SimDisk::new(shared.clone(), Rng::new(1), DiskFlaw::None), shared)
     }
 
     #[test]
-    fn only_what_was_synced_counts_as_synced() {
+    fn only_synced_bytes_count_as_synced() {
         let (mut disk, shared) = disk();
         disk.grow().unwrap();
         disk.sync().unwrap();
@@ -539,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn the_power_goes_at_the_step_that_was_asked_for() {
+    fn power_fails_at_the_planned_step() {
         for fuse in 1..=4 {
             let (mut disk, shared) = disk();
             shared.watch(|watch| watch.set_fuse(fuse));
@@ -559,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_kills_leaves_a_disk_that_fails() {
+    fn disk_fails_after_a_flush_that_cut_the_power() {
         let (mut disk, shared) = disk();
         disk.grow().unwrap();
         shared.watch(|watch| watch.set_fuse(1));

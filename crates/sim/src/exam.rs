@@ -1,158 +1,167 @@
-//! The exam: a fixed list of scenarios that every registered protocol sits, at several sizes and with many seeds.
+//! The exam: a fixed list of scenarios that every registered protocol has to pass, at several sizes and with many
+//! seeds.
 //!
-//! Registering a protocol enrols it: nothing here knows any. A protocol's own tests call [`sit`]; long runs go through
-//! the command line, which keeps a ledger of what was run for which code.
+//! A registered protocol is examined automatically, because nothing here knows a protocol. A protocol's own tests
+//! call [`run_short`]. Long runs use the command line, which keeps a ledger of finished runs by hash of the code.
 
 mod bound;
+mod short_run;
 
-use crate::byzantine::Byzantine;
+pub use short_run::{ShortRun, replaceable};
+
+use crate::byzantine_kind::Byzantine;
+use crate::disk::Survives;
 use crate::fault::Fault;
-use crate::front::{Change, Front, Places};
-use crate::oracles::{Failure, Oracle};
+use crate::network_fault::{Change, NetworkFault};
+use crate::oracles::Oracle;
+use crate::places::Places;
 use crate::report::Report;
-use crate::seed::synchrony::{draw_bound, draw_delays, is_synchronous};
-use crate::seed::{self, Cast, Standard, calm, close, heal};
-use crate::settings::{BadSettings, Settings, Transport, smallest};
+use crate::seed::{self, ByzantineChoice, StandardRun};
+use crate::settings::{BadSettings, is_synchronous, smallest};
 use crate::trace::Trace;
-use crate::weather::Weather;
-use crate::world::{Plan, Survives, World};
-use crate::{Delays, Workload, ms, secs};
+use crate::world::Plan;
+use crate::{Delays, ms, secs};
 use bound::at_least;
 use quorate_consensus::Entry;
-use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
-use std::collections::BTreeMap;
+use short_run::some_of;
 
-/// What runs a paper: the protocol, how many replicas, the seed, and who reads along.
-type Sitting = fn(&Entry, usize, u64, Trace) -> Result<Report, BadSettings>;
+/// A function that runs a scenario with a protocol, a number of replicas, a seed and a trace.
+type RunScenario = fn(&Entry, usize, u64, Trace) -> Result<Report, BadSettings>;
 
-/// One scenario of the exam. A seed decides everything that it leaves open.
+/// One scenario of the exam. The seed decides everything that the scenario leaves open.
 #[derive(Clone, Copy, Debug)]
-pub struct Paper {
-    /// As command line and ledger call it.
+pub struct ExamScenario {
+    /// Name on the command line and in ledgers.
     pub name: &'static str,
-    /// What happens in it, in a sentence.
+    /// Summary in a sentence.
     pub about: &'static str,
-    /// With fewer seeds something in it would never come.
+    /// Smallest number of seeds that covers every variant of the scenario.
     pub seeds_min: u64,
-    sitting: Sitting,
+    run_with: RunScenario,
 }
 
-/// All of them. The first is the standard run of a seed.
-pub const PAPERS: &[Paper] = &[
-    Paper {
+/// All scenarios. The first is the standard run of a seed.
+pub const EXAM_SCENARIOS: &[ExamScenario] = &[
+    ExamScenario {
         name: "standard",
         about: "faults of every class for 40 s, f Byzantine replicas in half of the seeds, then a heal",
         seeds_min: 1,
-        sitting: standard,
+        run_with: standard,
     },
-    Paper {
+    ExamScenario {
         name: "good day",
-        about: "nothing goes wrong: everybody executes everything",
+        about: "no fault: every replica executes everything",
         seeds_min: 1,
-        sitting: good_day,
+        run_with: good_day,
     },
-    Paper {
+    ExamScenario {
         name: "f silent",
-        about: "f replicas are not there until the heal: the others go on without them",
+        about: "f replicas are down until the heal: the others continue without them",
         seeds_min: 1,
-        sitting: f_silent,
+        run_with: f_silent,
     },
-    Paper {
+    ExamScenario {
         name: "liars",
-        about: "f replicas of one Byzantine kind, the kinds in turn, in good weather",
+        about: "f replicas of one Byzantine kind, the kinds in turn, on good links",
         seeds_min: 12,
-        sitting: liars,
+        run_with: liars,
     },
-    Paper {
+    ExamScenario {
         name: "power cut",
         about: "one machine loses power at any step of its work, twice, with any part of its writes left",
         seeds_min: 1,
-        sitting: power_cut,
+        run_with: power_cut,
     },
-    Paper {
+    ExamScenario {
         name: "cold starts",
         about: "all machines lose power at once, three times in a row",
         seeds_min: 1,
-        sitting: cold_starts,
+        run_with: cold_starts,
     },
-    Paper {
+    ExamScenario {
         name: "no quorum",
-        about: "one replica more than f stops: nothing is decided; it comes back, and everything goes on",
+        about: "f + 1 replicas stop: nothing is decided; they recover, and decisions continue",
         seeds_min: 1,
-        sitting: no_quorum,
+        run_with: no_quorum,
     },
-    Paper {
+    ExamScenario {
         name: "cut off",
-        about: "one replica after the other is cut off for seconds and comes back",
+        about: "one replica after the other is cut off for seconds, and reconnected",
         seeds_min: 1,
-        sitting: cut_off,
+        run_with: cut_off,
     },
-    Paper {
+    ExamScenario {
         name: "beyond delta",
-        about: "messages take up to ten times as long as the protocol was promised, until the heal",
+        about: "messages take up to ten times the protocol's bound, until the heal",
         seeds_min: 1,
-        sitting: beyond_delta,
+        run_with: beyond_delta,
     },
 ];
 
-impl Paper {
-    /// The paper of this name.
+impl ExamScenario {
+    /// Returns the scenario of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
-        PAPERS.iter().find(|paper| paper.name == name)
+        EXAM_SCENARIOS.iter().find(|scenario| scenario.name == name)
     }
 
-    /// The command that repeats one run of it.
+    /// Returns the command that repeats one run.
     #[must_use]
     pub fn again(&self, protocol: &str, n: usize, seed: u64) -> String {
-        if PAPERS.first().is_some_and(|first| first.name == self.name) {
+        if EXAM_SCENARIOS.first().is_some_and(|first| first.name == self.name) {
             return seed::again(protocol, Some(n), seed);
         }
         format!(
-            "cargo run --release -- sim --protocol {protocol} --n {n} --paper {:?} --seed {seed}",
+            "cargo run --release -- sim --protocol {protocol} --n {n} --scenario {:?} --seed {seed}",
             self.name
         )
     }
 
-    /// Sits it.
+    /// Runs the scenario.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
-    pub fn sit(&self, entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-        self.sit_read(entry, n, seed, Trace::default())
+    /// Returns an error when the protocol does not support this number of replicas.
+    pub fn run(&self, entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+        self.run_traced(entry, n, seed, Trace::default())
     }
 
-    /// Sits it while somebody reads along.
+    /// Runs the scenario with a trace that may have a reader.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
-    pub fn sit_read(&self, entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-        (self.sitting)(entry, n, seed, trace)
+    /// Returns an error when the protocol does not support this number of replicas.
+    pub fn run_traced(
+        &self,
+        entry: &Entry,
+        n: usize,
+        seed: u64,
+        trace: Trace,
+    ) -> Result<Report, BadSettings> {
+        (self.run_with)(entry, n, seed, trace)
     }
 }
 
-/// The sizes at which a protocol is examined: the smallest for one, two and three faults, so 4, 7 and 10 where n is
-/// 3 f + 1.
+/// Returns the sizes of the exam: the smallest for one, two and three faults. These are 4, 7 and 10 where n is 3 f +
+/// 1.
 #[must_use]
 pub fn sizes(entry: &Entry) -> Vec<usize> {
     [1, 2, 3].into_iter().map(|f| smallest(entry, f)).collect()
 }
 
-/// The exam in short, for tests: each paper at each size, with so many seeds at the smallest size and fewer at the
-/// others. Returns the failures, each with its paper and size.
+/// Runs the short exam of a test: each scenario at each size, with `seeds` seeds at the smallest size and fewer at
+/// the others. Returns the failures with scenario and size.
 ///
 /// # Errors
-/// When a size does not suit the protocol.
-pub fn sit(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
+/// Returns an error when the protocol does not support a size.
+pub fn run_short(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
     let mut failures = Vec::new();
     for (step, n) in sizes(entry).into_iter().enumerate() {
         let divisor = 1u64.checked_shl(u32::try_from(step.saturating_mul(2)).unwrap_or(0)).unwrap_or(1);
-        for paper in PAPERS {
-            for seed in 0..(seeds / divisor.max(1)).max(paper.seeds_min) {
-                let report = paper.sit(entry, n, seed)?;
+        for scenario in EXAM_SCENARIOS {
+            for seed in 0..(seeds / divisor.max(1)).max(scenario.seeds_min) {
+                let report = scenario.run(entry, n, seed)?;
                 if report.failure.is_some() {
-                    failures.push((format!("{} n = {n}", paper.name), report));
+                    failures.push((format!("{} n = {n}", scenario.name), report));
                 }
             }
         }
@@ -160,32 +169,32 @@ pub fn sit(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettin
     Ok(failures)
 }
 
-/// A run that has failed once, as `crates/sim/regressions/seeds.txt` lists it.
+/// A run that has failed once, as listed in `crates/sim/regressions/seeds.txt`.
 #[derive(Clone, Copy, Debug)]
 pub struct Regression {
-    /// Which protocol failed.
+    /// Name of the protocol.
     pub protocol: &'static str,
-    /// With how many replicas.
+    /// Number of replicas.
     pub n: usize,
-    /// At which seed.
+    /// The seed.
     pub seed: u64,
-    /// In which paper.
-    pub paper: &'static Paper,
-    /// What it found.
+    /// The scenario.
+    pub scenario: &'static ExamScenario,
+    /// The cause of the failure.
     pub found: &'static str,
 }
 
 impl Regression {
-    /// All of them.
+    /// Returns all regressions.
     ///
     /// # Errors
-    /// The line that says nothing.
+    /// Returns the line that does not parse.
     pub fn all() -> Result<Vec<Self>, String> {
         let lines = include_str!("../regressions/seeds.txt").lines();
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut all = Vec::new();
         for line in lines {
-            all.extend(Self::of_line(line).ok_or_else(|| format!("a regression that says nothing: {line}"))?);
+            all.extend(Self::of_line(line).ok_or_else(|| format!("a line that is no regression: {line}"))?);
         }
         Ok(all)
     }
@@ -194,116 +203,35 @@ impl Regression {
         let (which, found) = line.split_once(": ")?;
         let mut words = which.splitn(4, ' ');
         let (protocol, n, seeds) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
-        let paper = Paper::find(words.next()?)?;
-        let run = |seed: &str| Some(Self { protocol, n, seed: seed.parse().ok()?, paper, found });
+        let scenario = ExamScenario::find(words.next()?)?;
+        let run = |seed: &str| Some(Self { protocol, n, seed: seed.parse().ok()?, scenario, found });
         seeds.split(',').map(run).collect()
     }
 
-    /// The line to add for a run that has failed.
+    /// Returns the line to add for a failed run.
     #[must_use]
-    pub fn line(protocol: &str, n: usize, seed: u64, paper: &Paper) -> String {
-        format!("{protocol} {n} {seed} {}: what it was", paper.name)
+    pub fn line(protocol: &str, n: usize, seed: u64, scenario: &ExamScenario) -> String {
+        format!("{protocol} {n} {seed} {}: what it was", scenario.name)
     }
 }
 
 fn standard(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    Ok(Standard::with_trace(entry, Some(n), Cast::Drawn, seed, trace)?.run())
-}
-
-/// What the papers beside the standard run have in common: a short one of good weather, and what clients ask for in it.
-pub struct Short {
-    world: World,
-    rng: Rng,
-    workload: Workload,
-}
-
-impl Short {
-    /// Such a run of a protocol, with so many replicas; `change` may change what the seed leaves open.
-    ///
-    /// # Errors
-    /// When so many replicas do not suit the protocol.
-    pub fn new(
-        (entry, n, seed): (&Entry, usize, u64),
-        trace: Trace,
-        change: impl FnOnce(&mut Settings, &mut Rng),
-    ) -> Result<Self, BadSettings> {
-        let mut rng = Rng::new(seed ^ 0xe8a3_0e8a_30e8_a30e);
-        let mut settings = Settings::new(entry, seed).with_n(n);
-        if is_synchronous(entry) {
-            draw_bound(&mut settings, &mut rng);
-        } else {
-            settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
-            settings.weather = Weather {
-                delay_ns: rng.between(50_000, ms(2)),
-                jitter_ns: rng.between(20_000, ms(1)),
-                ..Weather::GOOD
-            };
-        }
-        settings.checkpoint_every = rng.between(4, 12);
-        settings.window = settings.checkpoint_every.saturating_mul(2);
-        settings.keep_bytes = 4 << 20;
-        settings.segment_bytes = 512 << 10;
-        change(&mut settings, &mut rng);
-        if is_synchronous(entry) {
-            draw_delays(&mut settings, &mut rng);
-        }
-        let workload = Workload {
-            operations: 40,
-            pause_ns: ms(60),
-            together_max: u32::try_from(rng.between(1, 6)).unwrap_or(1),
-            outstanding_max: 4,
-            keys: rng.between(2, 6),
-        };
-        let mut world = World::with_trace(settings, trace)?;
-        world.load_all(workload);
-        Ok(Self { world, rng, workload })
-    }
-
-    /// The world, before anything happens in it.
-    pub fn world(&mut self) -> &mut World {
-        &mut self.world
-    }
-
-    /// Runs what happens, then everything heals and has to end well.
-    #[must_use]
-    pub fn run(self, happens: impl FnOnce(&mut World, &mut Rng) -> Result<(), Failure>) -> Report {
-        let Self { world, mut rng, workload } = self;
-        Report::of(world, BTreeMap::new(), |world, recovered_ns| {
-            happens(world, &mut rng)?;
-            let bound = world.recovery(world.now().0, secs(2));
-            heal(world, Workload { operations: 6, ..workload }, bound, recovered_ns)?;
-            calm(world)?;
-            close(world)
-        })
-    }
-}
-
-/// Where a leader cannot be replaced it has to be there.
-pub fn replaceable(world: &World) -> Vec<ReplicaId> {
-    let first = u16::from(!world.settings().entry.spec.replaces_leader);
-    world.replicas().filter(|id| id.0 >= first).collect()
-}
-
-fn some_of(world: &World, rng: &mut Rng, count: usize) -> Vec<ReplicaId> {
-    let mut ids = replaceable(world);
-    rng.shuffle(&mut ids);
-    ids.truncate(count);
-    ids
+    Ok(StandardRun::with_trace(entry, Some(n), ByzantineChoice::Drawn, seed, trace)?.run())
 }
 
 fn good_day(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |settings, _| settings.replay = true)?;
+    let short = ShortRun::new((entry, n, seed), trace, |settings, _| settings.replay = true)?;
     Ok(short
         .run(|world, _| world.run_while("all operations are answered", secs(20), |world| !world.all_done())))
 }
 
 fn f_silent(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         for id in some_of(world, rng, world.settings().f) {
             world.crash(id, Survives::Nothing);
         }
-        // Leaders that are not there cost their views.
+        // Each crashed leader costs its view.
         world.run_while("all operations are answered", secs(60), |world| !world.all_done())?;
         world.run_for(secs(1))
     }))
@@ -313,18 +241,18 @@ fn liars(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, Bad
     let kinds = u64::try_from(Byzantine::ALL.len()).unwrap_or(1);
     let place = usize::try_from(seed.checked_rem(kinds).unwrap_or(0)).unwrap_or(0);
     let kind = Byzantine::ALL.get(place).copied().unwrap_or(Byzantine::Twin);
-    let short = Short::new((entry, n, seed), trace, |settings, rng| {
+    let short = ShortRun::new((entry, n, seed), trace, |settings, rng| {
         let spared = u16::from(!settings.entry.spec.replaces_leader);
-        let drawn = Cast::All(kind).draw(seed, settings.n, settings.f, spared);
-        (settings.byzantine, settings.coalition) = (drawn.who, rng.chance(500_000));
+        let drawn = ByzantineChoice::All(kind).draw(seed, settings.n, settings.f, spared);
+        (settings.byzantine.replicas, settings.byzantine.coalition) = (drawn.who, rng.chance(500_000));
     })?;
     Ok(short.run(|world, _| world.run_for(secs(12))))
 }
 
 fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |settings, _| {
-        settings.segment_bytes = 64 << 10;
-        settings.snapshot_every_bytes = 12 << 10;
+    let short = ShortRun::new((entry, n, seed), trace, |settings, _| {
+        settings.storage.segment_bytes = 64 << 10;
+        settings.storage.snapshot_every_bytes = 12 << 10;
     })?;
     Ok(short.run(|world, rng| {
         for id in some_of(world, rng, 2) {
@@ -335,7 +263,7 @@ fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
             world.run_for(secs(3))?;
             world.disarm();
             world.plan(world.now(), Plan::Start(id));
-            // Who has not come back yet counts among the f.
+            // A replica that has not recovered yet counts among the f.
             world.run_for(at_least(world, ms(200), 10))?;
         }
         Ok(())
@@ -343,10 +271,10 @@ fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
 }
 
 fn cold_starts(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
-        // Where delays are bounded what was said before the first has gone does not reach the last.
-        let link_ns = Delays::link_ns(world.settings().delta_ns);
+        // With bounded delays, a message sent before the first crash does not arrive before the last one.
+        let link_ns = Delays::link_ns(world.settings().parameters.delta_ns);
         let blink_ns = if is_synchronous(&world.settings().entry) { link_ns } else { ms(3) };
         for _ in 0..3 {
             world.run_for(rng.between(ms(50), secs(1)))?;
@@ -362,14 +290,14 @@ fn cold_starts(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Repor
 }
 
 fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         world.run_for(secs(1))?;
         let gone = some_of(world, rng, world.settings().f.saturating_add(1));
         for id in &gone {
             world.crash(*id, Survives::Some);
         }
-        // What was under way when they went may still end.
+        // Messages in flight at the crash may still lead to a decision.
         world.run_for(at_least(world, ms(200), 6))?;
         let before = world.highest();
         world.run_for(secs(4))?;
@@ -386,13 +314,13 @@ fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, B
     if is_synchronous(entry) {
         return bound::cut_off(entry, n, seed, trace);
     }
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         for _ in 0..3 {
             let place = Places::of(some_of(world, rng, 1).into_iter().map(ReplicaId::index));
             let change = Change::Cut;
             let both_ways = rng.chance(700_000);
-            let cut = world.front(Front {
+            let cut = world.begin_fault(NetworkFault {
                 from: place,
                 to: place.others(),
                 both_ways,
@@ -400,7 +328,7 @@ fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, B
                 fault: Some(Fault::Isolation),
             });
             world.run_for(rng.between(ms(200), secs(3)))?;
-            world.pass(cut);
+            world.end_fault(cut);
             world.run_for(rng.between(ms(1), ms(500)))?;
         }
         world.run_until(Time(secs(12)).max(world.now()))
@@ -411,19 +339,20 @@ fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Repo
     if is_synchronous(entry) {
         return bound::beyond_delta(entry, n, seed, trace);
     }
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
-        let delta_ns = world.settings().delta_ns;
+        let delta_ns = world.settings().parameters.delta_ns;
         for _ in 0..4 {
             let delay_ns = rng.between(delta_ns, delta_ns.saturating_mul(10));
             let change = Change::Slow { delay_ns, jitter_ns: rng.between(1, delta_ns) };
-            // All are slow, or all that one replica says.
+            // Either every message is slow, or every message of one replica.
             let all = rng.chance(500_000);
             let from = if all { Places::ALL } else { Places::one(rng.index(n)) };
             let fault = Some(Fault::BeyondDelta);
-            let slow = world.front(Front { from, to: Places::ALL, both_ways: false, change, fault });
+            let slow =
+                world.begin_fault(NetworkFault { from, to: Places::ALL, both_ways: false, change, fault });
             world.run_for(rng.between(ms(500), secs(3)))?;
-            world.pass(slow);
+            world.end_fault(slow);
             world.run_for(rng.between(ms(1), ms(500)))?;
         }
         Ok(())
@@ -436,27 +365,28 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn papers_have_names_of_their_own() {
-        let names: BTreeSet<&str> = PAPERS.iter().map(|paper| paper.name).collect();
-        assert_eq!(names.len(), PAPERS.len());
-        for paper in PAPERS {
-            assert!(Paper::find(paper.name).is_some() && !paper.about.is_empty());
+    fn scenario_names_are_unique() {
+        let names: BTreeSet<&str> = EXAM_SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names.len(), EXAM_SCENARIOS.len());
+        for scenario in EXAM_SCENARIOS {
+            assert!(ExamScenario::find(scenario.name).is_some() && !scenario.about.is_empty());
         }
-        let liars = Paper::find("liars").unwrap();
+        let liars = ExamScenario::find("liars").unwrap();
         assert_eq!(liars.seeds_min, Byzantine::ALL.len() as u64, "each kind has its turn");
-        assert!(Paper::find("cribbing").is_none());
+        assert!(ExamScenario::find("cribbing").is_none());
     }
 
     #[test]
-    fn regressions_are_read_as_they_are_written() {
+    fn regressions_parse_as_they_are_written() {
         let all = Regression::all().unwrap();
         assert!(
             all.iter()
-                .any(|run| (run.protocol, run.n, run.seed, run.paper.name) == ("pbft", 4, 9_090, "standard"))
+                .any(|run| (run.protocol, run.n, run.seed, run.scenario.name)
+                    == ("pbft", 4, 9_090, "standard"))
         );
-        let line = Regression::line("pbft", 7, 12, Paper::find("cold starts").unwrap());
+        let line = Regression::line("pbft", 7, 12, ExamScenario::find("cold starts").unwrap());
         let run = &Regression::of_line(line.leak()).unwrap()[0];
-        assert_eq!((run.protocol, run.n, run.seed, run.paper.name), ("pbft", 7, 12, "cold starts"));
+        assert_eq!((run.protocol, run.n, run.seed, run.scenario.name), ("pbft", 7, 12, "cold starts"));
         for bad in [
             "",
             "pbft",

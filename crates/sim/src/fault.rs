@@ -1,34 +1,34 @@
-//! The faults of the world, by name: documentation, command line and random runs draw from this one list.
+//! The faults of the world, by name. Documentation, command line and random runs draw from this one list.
 //!
-//! A fault stands here although it cannot happen inside of one process: then it says which test with real processes
-//! covers it, or that none can yet. What a fault *is* stands beside what makes it happen: [`crate::Front`] for the
-//! network, [`crate::Plan`] for machines, [`crate::Byzantine`] for replicas that lie.
+//! The list also has faults that cannot occur within one process. Their entry names the test with real processes, or
+//! states that there is none yet. The code that causes a fault defines its details: [`crate::NetworkFault`] for the
+//! network, [`crate::Plan`] for machines, [`crate::Byzantine`] for Byzantine replicas.
 
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a fault belongs.
+/// Classes of faults.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Class {
-    /// Between machines.
+pub enum FaultClass {
+    /// The links between machines.
     Network,
     /// A process or its machine.
     Process,
-    /// What a disk does to what was entrusted to it.
+    /// The bytes on a disk.
     Disk,
-    /// A replica that lies.
+    /// A Byzantine replica.
     Byzantine,
-    /// A client that lies, or vanishes.
+    /// A client that breaks rules or disappears.
     Client,
-    /// What protocols assume does not hold.
+    /// A violated assumption of the protocol.
     Model,
-    /// People.
+    /// The people who operate a cluster.
     Operator,
 }
 
-impl Class {
-    /// All of them, in the order of the list.
+impl FaultClass {
+    /// All classes, in the order of the list.
     pub const ALL: [Self; 7] = [
         Self::Network,
         Self::Process,
@@ -39,7 +39,7 @@ impl Class {
         Self::Operator,
     ];
 
-    /// As documentation calls it.
+    /// Returns the name in documentation.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,54 +54,54 @@ impl Class {
     }
 }
 
-/// What brings a fault about.
+/// The origin of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum FaultSource {
     /// Standard runs draw it.
     Drawn,
-    /// Byzantine hosts that standard runs draw.
+    /// Standard runs draw Byzantine hosts that cause it.
     Hosts(&'static [Byzantine]),
-    /// Something that is asked for.
+    /// An option of the command line causes it.
     Asked(&'static str),
-    /// Tests with real processes: `file::test`, below `crates/node/tests`.
+    /// Tests with real processes cover it: `file::test`, below `crates/lab/tests/it`.
     Processes(&'static [&'static str]),
-    /// Nothing yet, and why.
+    /// Nothing covers it yet, for this reason.
     Later(&'static str),
 }
 
 macro_rules! faults {
     ($($(#[doc = $about:literal])+ $variant:ident = $name:literal, $class:ident, $source:expr;)+) => {
-        /// See the module.
+        /// The faults of the world.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Fault {
             $($(#[doc = $about])+ $variant,)+
         }
 
         impl Fault {
-            /// All of them, class by class.
+            /// All faults, class by class.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// As command line and printed facts call it.
+            /// Returns the name on the command line and in printed facts.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// Where it belongs.
+            /// Returns the fault's class.
             #[must_use]
-            pub const fn class(self) -> Class {
-                match self { $(Self::$variant => Class::$class,)+ }
+            pub const fn class(self) -> FaultClass {
+                match self { $(Self::$variant => FaultClass::$class,)+ }
             }
 
-            /// What it is, in a sentence.
+            /// Returns a description in a sentence.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($about),+).trim_ascii(),)+ }
             }
 
-            /// What brings it about.
+            /// Returns the fault's origin.
             #[must_use]
-            pub const fn source(self) -> Source {
+            pub const fn source(self) -> FaultSource {
                 match self { $(Self::$variant => $source,)+ }
             }
         }
@@ -112,205 +112,206 @@ use Byzantine as B;
 
 faults! {
     /// Some messages are lost.
-    Loss = "loss", Network, Source::Drawn;
+    Loss = "loss", Network, FaultSource::Drawn;
     /// All messages of some places take longer.
-    Delay = "delay", Network, Source::Drawn;
-    /// Delays become so different that messages overtake each other.
-    Reordering = "reordering", Network, Source::Drawn;
+    Delay = "delay", Network, FaultSource::Drawn;
+    /// Delays vary so much that messages overtake each other.
+    Reordering = "reordering", Network, FaultSource::Drawn;
     /// Some messages arrive twice.
-    Duplication = "duplication", Network, Source::Drawn;
-    /// Packets of long ago arrive again.
-    OldPackets = "old packets", Network, Source::Drawn;
+    Duplication = "duplication", Network, FaultSource::Drawn;
+    /// Old packets arrive again.
+    OldPackets = "old packets", Network, FaultSource::Drawn;
     /// Messages pass in one direction only.
-    OneWay = "one way", Network, Source::Drawn;
-    /// The replicas are cut in two.
-    Partition = "partition", Network, Source::Drawn;
+    OneWay = "one way", Network, FaultSource::Drawn;
+    /// The network splits the replicas into two parts.
+    Partition = "partition", Network, FaultSource::Drawn;
     /// One replica is cut off from all others.
-    Isolation = "isolation", Network, Source::Drawn;
-    /// Whoever leads is cut off, one leader after the other.
-    LeaderCut = "leader cut off", Network, Source::Drawn;
-    /// A link fills up and delivers everything later.
-    Clog = "clog", Network, Source::Drawn;
+    Isolation = "isolation", Network, FaultSource::Drawn;
+    /// Each current leader in turn is cut off.
+    LeaderCut = "leader cut off", Network, FaultSource::Drawn;
+    /// A link delivers nothing until a given time, and then everything.
+    Clog = "clog", Network, FaultSource::Drawn;
     /// The link between two replicas is slow.
-    SlowLink = "slow link", Network, Source::Drawn;
-    /// Connections break again and again.
-    Churn = "churn", Network, Source::Drawn;
-    /// A connection is gone and one end does not hear of it for seconds.
-    HalfOpen = "half-open", Network, Source::Drawn;
-    /// What arrives is not what was sent; links notice.
-    CorruptFrame = "corrupt frame", Network, Source::Drawn;
-    /// Streams come a few bytes at a time.
-    SlowLoris = "slow loris", Network, Source::Drawn;
-    /// A frame says that it is longer than any may be.
-    OversizeFrame = "oversize frame", Network, Source::Hosts(&[B::Flood]);
-    /// More frames than anybody can use.
-    Flood = "flood", Network, Source::Hosts(&[B::Flood]);
+    SlowLink = "slow link", Network, FaultSource::Drawn;
+    /// Connections break repeatedly.
+    Churn = "churn", Network, FaultSource::Drawn;
+    /// A connection is closed and one end learns of it only seconds later.
+    HalfOpen = "half-open", Network, FaultSource::Drawn;
+    /// Some bytes arrive changed; links detect it.
+    CorruptFrame = "corrupt frame", Network, FaultSource::Drawn;
+    /// Streams arrive a few bytes at a time.
+    SlowLoris = "slow loris", Network, FaultSource::Drawn;
+    /// A frame's header announces more bytes than any frame may have.
+    OversizeFrame = "oversize frame", Network, FaultSource::Hosts(&[B::Flood]);
+    /// A replica sends far more frames than its peers can use.
+    Flood = "flood", Network, FaultSource::Hosts(&[B::Flood]);
 
-    /// The process is killed and started again; what it had written waits in the cache of its machine.
-    Kill = "kill", Process, Source::Drawn;
-    /// The process stands still for longer than any timeout, and goes on.
-    Pause = "pause", Process, Source::Drawn;
-    /// The process is killed again and again, soon after each start.
-    RestartLoop = "restart loop", Process, Source::Drawn;
-    /// The clock on the wall is seconds off after a restart, in either direction.
-    ClockJump = "clock jump", Process, Source::Drawn;
-    /// A replica's time passes faster or slower than that of others.
-    ClockDrift = "clock drift", Process, Source::Drawn;
-    /// A machine loses power and comes back.
-    PowerCut = "power cut", Process, Source::Drawn;
+    /// The process is killed and started again. Its unsynced writes remain in the cache of the machine.
+    Kill = "kill", Process, FaultSource::Drawn;
+    /// The process pauses for longer than any timeout, and continues.
+    Pause = "pause", Process, FaultSource::Drawn;
+    /// The process is killed repeatedly, soon after each start.
+    RestartLoop = "restart loop", Process, FaultSource::Drawn;
+    /// The wall clock is off by seconds after a restart, in either direction.
+    ClockJump = "clock jump", Process, FaultSource::Drawn;
+    /// A replica's time runs faster or slower than that of others.
+    ClockDrift = "clock drift", Process, FaultSource::Drawn;
+    /// A machine loses power and is started again.
+    PowerCut = "power cut", Process, FaultSource::Drawn;
     /// A machine loses power between two steps of a turn.
-    PowerCutInTurn = "power cut in turn", Process, Source::Drawn;
+    PowerCutInTurn = "power cut in turn", Process, FaultSource::Drawn;
     /// All machines lose power at once.
-    PowerCutOfAll = "power cut of all", Process, Source::Drawn;
-    /// Executing takes five hundred times as long.
-    SlowExecutor = "slow executor", Process, Source::Drawn;
-    /// The system kills a process that has taken too much memory: a kill, and limits that keep it from coming to that.
-    OutOfMemory = "out of memory", Process, Source::Processes(&["hostile/floods.rs::thousands_of_connections_and_frames_leave_nothing_behind", "kill.rs::a_backup_dies_under_load_and_comes_back"]);
+    PowerCutOfAll = "power cut of all", Process, FaultSource::Drawn;
+    /// Execution takes five hundred times as long.
+    SlowExecutor = "slow executor", Process, FaultSource::Drawn;
+    /// The system kills a process that uses too much memory. Kills are tested, and so are the limits that prevent
+    /// this one.
+    OutOfMemory = "out of memory", Process, FaultSource::Processes(&["hostile/floods.rs::thousands_of_connections_and_frames_leave_nothing_behind", "kill.rs::a_backup_dies_under_load_and_comes_back"]);
     /// A node is started with the binary of an earlier release.
-    OldBinary = "old binary", Process, Source::Later("there is no earlier release");
-    /// A node is started with a configuration that is wrong.
-    WrongConfig = "wrong configuration", Process, Source::Processes(&["configuration.rs::values_have_ranges", "folders.rs::the_keys_must_be_the_listed_ones"]);
+    OldBinary = "old binary", Process, FaultSource::Later("there is no earlier release");
+    /// A node is started with a wrong configuration.
+    WrongConfig = "wrong configuration", Process, FaultSource::Processes(&["configuration.rs::values_have_ranges", "folders.rs::the_keys_must_be_the_listed_ones"]);
 
-    /// A power cut leaves some sectors of what was written, and not others.
-    TornWrite = "torn write", Disk, Source::Drawn;
-    /// A power cut leaves nothing of what was not synced.
-    LostWrite = "lost write", Disk, Source::Drawn;
-    /// A write goes to another place than it was meant for.
-    MisdirectedWrite = "misdirected write", Disk, Source::Drawn;
-    /// A bit changes in what was written last.
-    RotAtTail = "rot at the tail", Disk, Source::Drawn;
-    /// A bit changes in the middle of the log.
-    RotInLog = "rot in the log", Disk, Source::Drawn;
-    /// A bit changes in a snapshot.
-    RotInSnapshot = "rot in a snapshot", Disk, Source::Drawn;
-    /// Reading fails.
-    ReadError = "read error", Disk, Source::Drawn;
-    /// A sync fails; what was written since the last one may be lost.
-    SyncError = "sync error", Disk, Source::Drawn;
-    /// No space is left, until somebody makes some.
-    FullDisk = "full disk", Disk, Source::Drawn;
+    /// A power cut leaves some sectors of a write and loses others.
+    TornWrite = "torn write", Disk, FaultSource::Drawn;
+    /// A power cut leaves no unsynced byte.
+    LostWrite = "lost write", Disk, FaultSource::Drawn;
+    /// A write goes to a wrong place.
+    MisdirectedWrite = "misdirected write", Disk, FaultSource::Drawn;
+    /// A bit of the last write flips.
+    RotAtTail = "rot at the tail", Disk, FaultSource::Drawn;
+    /// A bit in the middle of the log flips.
+    RotInLog = "rot in the log", Disk, FaultSource::Drawn;
+    /// A bit of a snapshot flips.
+    RotInSnapshot = "rot in a snapshot", Disk, FaultSource::Drawn;
+    /// Reads fail.
+    ReadError = "read error", Disk, FaultSource::Drawn;
+    /// A sync fails, and writes since the last sync may be lost.
+    SyncError = "sync error", Disk, FaultSource::Drawn;
+    /// The disk is full until somebody frees space.
+    FullDisk = "full disk", Disk, FaultSource::Drawn;
     /// Writes and syncs take a hundred times as long.
-    SlowDisk = "slow disk", Disk, Source::Drawn;
-    /// A replica comes back with an empty disk.
-    Wiped = "wiped disk", Disk, Source::Hosts(&[B::Rollback]);
-    /// A replica comes back with its disk of some time ago.
-    RolledBack = "rolled back disk", Disk, Source::Hosts(&[B::Rollback]);
+    SlowDisk = "slow disk", Disk, FaultSource::Drawn;
+    /// A replica recovers with an empty disk.
+    Wiped = "wiped disk", Disk, FaultSource::Hosts(&[B::Rollback]);
+    /// A replica recovers with an old image of its disk.
+    RolledBack = "rolled back disk", Disk, FaultSource::Hosts(&[B::Rollback]);
 
-    /// A replica says nothing.
-    Silence = "silence", Byzantine, Source::Hosts(&[B::Mute]);
-    /// A replica says nothing to some, or nothing of some kind.
-    SelectiveSilence = "selective silence", Byzantine, Source::Hosts(&[B::Mute, B::Favourites]);
-    /// A leader proposes different things to different replicas.
-    EquivocateProposal = "equivocate proposal", Byzantine, Source::Hosts(&[B::Twin, B::Own]);
-    /// What only somebody who knows the protocol would think of, equivocation about proposals among it.
-    OwnAttack = "own attack", Byzantine, Source::Hosts(&[B::Own]);
-    /// A replica votes for different things.
-    EquivocateVote = "equivocate vote", Byzantine, Source::Hosts(&[B::Twin, B::Rollback, B::Own]);
-    /// Two histories are built beside each other.
-    Fork = "fork", Byzantine, Source::Hosts(&[B::Twin]);
-    /// Certificates of long ago are shown as if they were new.
-    StaleCertificate = "stale certificate", Byzantine, Source::Hosts(&[B::Mutate, B::Replay]);
-    /// A statement names another view than its sender is in.
-    WrongView = "wrong view", Byzantine, Source::Hosts(&[B::Mutate]);
-    /// A replica says again what it said long ago.
-    Replay = "replay", Byzantine, Source::Hosts(&[B::Replay]);
-    /// A signature is not what it should be.
-    InvalidSignature = "invalid signature", Byzantine, Source::Hosts(&[B::Mutate]);
-    /// Well signed, and wrong.
-    BadContent = "bad content, well signed", Byzantine, Source::Hosts(&[B::Mutate, B::Own]);
-    /// What those who lag are told is wrong.
-    LieInCatchUp = "lie in catch-up", Byzantine, Source::Hosts(&[B::CatchUp]);
-    /// What clients are told is wrong.
-    LieToClients = "lie to clients", Byzantine, Source::Hosts(&[B::Clients]);
-    /// Everything comes just before others lose patience.
-    JustInTime = "just under the timeout", Byzantine, Source::Hosts(&[B::Delay]);
+    /// A replica sends nothing.
+    Silence = "silence", Byzantine, FaultSource::Hosts(&[B::Mute]);
+    /// A replica sends nothing to some peers, or nothing of some kinds.
+    SelectiveSilence = "selective silence", Byzantine, FaultSource::Hosts(&[B::Mute, B::Favourites]);
+    /// A leader proposes different blocks to different replicas.
+    EquivocateProposal = "equivocate proposal", Byzantine, FaultSource::Hosts(&[B::Twin, B::Own]);
+    /// A replica runs an attack that needs knowledge of the protocol, such as equivocation about proposals.
+    OwnAttack = "own attack", Byzantine, FaultSource::Hosts(&[B::Own]);
+    /// A replica votes for different blocks.
+    EquivocateVote = "equivocate vote", Byzantine, FaultSource::Hosts(&[B::Twin, B::Rollback, B::Own]);
+    /// Two conflicting branches grow.
+    Fork = "fork", Byzantine, FaultSource::Hosts(&[B::Twin]);
+    /// Old certificates are sent as if they were new.
+    StaleCertificate = "stale certificate", Byzantine, FaultSource::Hosts(&[B::Mutate, B::Replay]);
+    /// A statement names a view that its sender is not in.
+    WrongView = "wrong view", Byzantine, FaultSource::Hosts(&[B::Mutate]);
+    /// A replica resends old messages.
+    Replay = "replay", Byzantine, FaultSource::Hosts(&[B::Replay]);
+    /// A signature is invalid.
+    InvalidSignature = "invalid signature", Byzantine, FaultSource::Hosts(&[B::Mutate]);
+    /// A message has a valid signature and invalid content.
+    BadContent = "bad content, well signed", Byzantine, FaultSource::Hosts(&[B::Mutate, B::Own]);
+    /// A replica sends wrong blocks or states to peers that lag.
+    LieInCatchUp = "lie in catch-up", Byzantine, FaultSource::Hosts(&[B::CatchUp]);
+    /// A replica sends wrong replies to clients.
+    LieToClients = "lie to clients", Byzantine, FaultSource::Hosts(&[B::Clients]);
+    /// Every message arrives just before the others' timers expire.
+    JustInTime = "just under the timeout", Byzantine, FaultSource::Hosts(&[B::Delay]);
     /// Two replicas with one key and one id.
-    DoubleIdentity = "double identity", Byzantine, Source::Hosts(&[B::Twin]);
-    /// All f of them do the same at the same time.
-    Coalition = "coalition of f", Byzantine, Source::Drawn;
-    /// Whoever leads is corrupted, up to f replicas in all.
-    Adaptive = "adaptive", Byzantine, Source::Hosts(&[B::Adaptive]);
+    DoubleIdentity = "double identity", Byzantine, FaultSource::Hosts(&[B::Twin]);
+    /// All f Byzantine replicas do the same at the same time.
+    Coalition = "coalition of f", Byzantine, FaultSource::Drawn;
+    /// The current leader is corrupted, up to f replicas in all.
+    Adaptive = "adaptive", Byzantine, FaultSource::Hosts(&[B::Adaptive]);
 
-    /// Two bundles with one number, of the same client, one after the other.
-    DuplicateId = "duplicate id", Client, Source::Drawn;
-    /// Somebody sends again what a client had sent.
-    ReplayedRequest = "replayed request", Client, Source::Drawn;
-    /// A bundle that is larger than any may be.
-    OversizeRequest = "oversize request", Client, Source::Drawn;
-    /// Bytes that are no message.
-    MalformedRequest = "malformed request", Client, Source::Drawn;
-    /// Different bundles with one number to different replicas.
-    EquivocatingClient = "equivocating client", Client, Source::Drawn;
-    /// More bundles than a client may have under way.
-    ClientFlood = "client flood", Client, Source::Drawn;
+    /// A client sends two bundles with one number, one after the other.
+    DuplicateId = "duplicate id", Client, FaultSource::Drawn;
+    /// Another client resends a client's bundle.
+    ReplayedRequest = "replayed request", Client, FaultSource::Drawn;
+    /// A bundle exceeds the size limit.
+    OversizeRequest = "oversize request", Client, FaultSource::Drawn;
+    /// A client sends bytes that are no message.
+    MalformedRequest = "malformed request", Client, FaultSource::Drawn;
+    /// A client sends different bundles with one number to different replicas.
+    EquivocatingClient = "equivocating client", Client, FaultSource::Drawn;
+    /// A client sends more bundles than may be in flight.
+    ClientFlood = "client flood", Client, FaultSource::Drawn;
     /// A client's connections break in the middle of a request.
-    Disconnect = "disconnect", Client, Source::Drawn;
-    /// No answer reaches any client: all of them ask again, and again, everybody.
-    RetryStorm = "retry storm", Client, Source::Drawn;
+    Disconnect = "disconnect", Client, FaultSource::Drawn;
+    /// No reply reaches any client, so all clients retry with all replicas, again and again.
+    RetryStorm = "retry storm", Client, FaultSource::Drawn;
 
-    /// Messages take longer than a synchronous protocol was promised.
-    BeyondDelta = "beyond delta", Model, Source::Asked("--paper \"beyond delta\"");
-    /// More replicas lie than the protocol tolerates: nothing is promised but that it is noticed, and who it was named.
-    TooManyLiars = "more than f", Model, Source::Asked("--byzantine HOST:NUMBER");
+    /// Messages take longer than the bound of a synchronous protocol.
+    BeyondDelta = "beyond delta", Model, FaultSource::Asked("--scenario \"beyond delta\"");
+    /// More than f replicas are Byzantine. Only detection is promised, and the names of equivocators.
+    TooManyLiars = "more than f", Model, FaultSource::Asked("--byzantine HOST:NUMBER");
 
     /// A replica has another genesis.
-    WrongGenesis = "wrong genesis", Operator, Source::Processes(&["hostile/peers.rs::strangers_on_the_port_of_peers_get_nowhere", "hostile/clients.rs::strangers_on_the_port_of_clients_get_nowhere"]);
+    WrongGenesis = "wrong genesis", Operator, FaultSource::Processes(&["hostile/peers.rs::strangers_on_the_port_of_peers_get_nowhere", "hostile/clients.rs::strangers_on_the_port_of_clients_get_nowhere"]);
     /// One key runs on two machines.
-    SharedKey = "one key on two machines", Operator, Source::Processes(&["operators.rs::one_key_runs_on_two_machines"]);
-    /// A backup of long ago is put in the place of a disk.
-    OldBackup = "restored from an old backup", Operator, Source::Processes(&["operators.rs::a_backup_of_long_ago_is_put_in_the_place_of_a_disk"]);
-    /// A certificate has expired.
-    ExpiredCertificate = "expired certificate", Operator, Source::Later("links have no certificates");
+    SharedKey = "one key on two machines", Operator, FaultSource::Processes(&["operators.rs::one_key_runs_on_two_machines"]);
+    /// An old backup replaces a disk.
+    OldBackup = "restored from an old backup", Operator, FaultSource::Processes(&["operators.rs::a_backup_of_long_ago_is_put_in_the_place_of_a_disk"]);
+    /// A certificate expires.
+    ExpiredCertificate = "expired certificate", Operator, FaultSource::Later("links have no certificates");
     /// Keys and members change under load.
-    Reconfiguration = "keys and members change", Operator, Source::Later("memberships do not change yet");
-    /// One release after the other, under load.
-    RollingUpgrade = "rolling upgrade", Operator, Source::Later("there is no earlier release");
+    Reconfiguration = "keys and members change", Operator, FaultSource::Later("memberships do not change yet");
+    /// The replicas move to a new release one after the other, under load.
+    RollingUpgrade = "rolling upgrade", Operator, FaultSource::Later("there is no earlier release");
 }
 
 impl Fault {
-    /// Those that standard runs draw from, of a class.
-    pub fn drawn(class: Class) -> impl Iterator<Item = Self> {
+    /// Returns the faults of a class that standard runs draw.
+    pub fn drawn(class: FaultClass) -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(move |fault| {
-            fault.class() == class && fault.source() == Source::Drawn && *fault != Self::Coalition
+            fault.class() == class && fault.source() == FaultSource::Drawn && *fault != Self::Coalition
         })
     }
 
-    /// Those after which a replica starts again.
+    /// Whether a replica is started again after the fault.
     #[must_use]
     pub const fn is_crash(self) -> bool {
         matches!(self, Self::Kill | Self::PowerCut | Self::PowerCutInTurn | Self::PowerCutOfAll)
     }
 
-    /// Those that take from a replica what it has been told is safe: it may not come back, or not as itself, and counts
-    /// among the f.
+    /// Whether the fault takes durable data from a replica. Such a replica may not recover, or may break promises,
+    /// and counts among the f.
     #[must_use]
     pub const fn breaks_promises(self) -> bool {
         matches!(self, Self::MisdirectedWrite | Self::RotAtTail | Self::RotInLog | Self::RotInSnapshot)
     }
 }
 
-/// Some faults.
+/// A set of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultSet(u128);
 
 impl FaultSet {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Adds one.
+    /// Adds a fault.
     pub fn insert(&mut self, fault: Fault) {
         let place = Fault::ALL.iter().position(|known| *known == fault);
         let place = place.and_then(|place| u32::try_from(place).ok());
         self.0 |= place.and_then(|place| 1u128.checked_shl(place)).unwrap_or(0);
     }
 
-    /// Those that are in it.
+    /// Returns the faults of the set.
     pub fn iter(self) -> impl Iterator<Item = Fault> {
         let is_there = move |place: usize| {
             u32::try_from(place).is_ok_and(|place| self.0.checked_shr(place).unwrap_or(0) & 1 == 1)
@@ -340,7 +341,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_fault_has_a_name_of_its_own() {
+    fn fault_names_are_unique() {
         let names: BTreeSet<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
         assert_eq!(names.len(), Fault::ALL.len());
         for fault in Fault::ALL {
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_has_room_for_all_of_them() {
+    fn set_holds_every_fault() {
         let mut set = FaultSet::default();
         assert!(set.is_empty());
         for fault in Fault::ALL.iter().step_by(3) {
@@ -363,10 +364,10 @@ mod tests {
     }
 
     #[test]
-    fn every_host_is_some_fault() {
+    fn every_host_causes_some_fault() {
         let mut hosts = BTreeSet::new();
         for fault in Fault::ALL {
-            if let Source::Hosts(of) = fault.source() {
+            if let FaultSource::Hosts(of) = fault.source() {
                 hosts.extend(of.iter().copied());
             }
         }
@@ -374,10 +375,10 @@ mod tests {
     }
 
     #[test]
-    fn four_classes_are_drawn_from() {
-        for class in [Class::Network, Class::Process, Class::Disk, Class::Client] {
+    fn four_classes_are_drawn() {
+        for class in [FaultClass::Network, FaultClass::Process, FaultClass::Disk, FaultClass::Client] {
             assert!(Fault::drawn(class).count() >= 7, "{}", class.name());
         }
-        assert!(Fault::drawn(Class::Process).any(Fault::is_crash));
+        assert!(Fault::drawn(FaultClass::Process).any(Fault::is_crash));
     }
 }

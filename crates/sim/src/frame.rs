@@ -1,4 +1,4 @@
-//! What leaves a replica, as the world and the oracles see it.
+//! Frames that leave a replica, as the world and the oracles see them.
 
 use bytes::Bytes;
 use quorate_consensus::{Auth, Entry, Message};
@@ -11,32 +11,32 @@ use std::fmt;
 /// A frame from one replica to another.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Who sends it.
+    /// The sender.
     pub from: ReplicaId,
-    /// To whom.
+    /// The receiver.
     pub to: ReplicaId,
-    /// On which lane.
+    /// The lane.
     pub lane: Lane,
-    /// Its type, as `types::wire::frame` lists them.
+    /// The type, as `types::wire::frame` lists them.
     pub frame_type: u8,
-    /// Its body.
+    /// The body.
     pub body: Bytes,
-    /// What it is.
+    /// The decoded content.
     pub content: Content,
 }
 
-/// What a frame is.
+/// The decoded content of a frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Content {
     /// The kind of the message; `bundle` and `payload` for bodies.
     pub kind: Kind,
-    /// Its view, where it has one.
+    /// The view, where the message has one.
     pub view: View,
-    /// Its height, where it has one.
+    /// The height, where the message has one.
     pub height: Height,
-    /// What the sender says with it.
+    /// The sender's statement, where the message has one.
     pub statement: Option<Statement>,
-    /// Whether that may be said only once.
+    /// Whether the statement's slot may be signed only once.
     pub is_once: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Content {
 pub const BUNDLE: Kind = Kind::new("bundle");
 /// The kind of a frame that carries a payload.
 pub const PAYLOAD: Kind = Kind::new("payload");
-/// The kind of what nobody understands.
+/// The kind of a frame that does not decode.
 pub const UNKNOWN: Kind = Kind::new("unknown");
 
 impl Content {
@@ -52,7 +52,7 @@ impl Content {
         Self { kind, view: View::ZERO, height: Height::ZERO, statement: None, is_once: false }
     }
 
-    /// What a frame of this type with this body says, read as its receiver reads it.
+    /// Decodes a frame as its receiver does.
     pub(crate) fn of(entry: &Entry, frame_type: u8, body: &[u8]) -> Self {
         match frame_type {
             frame::PROTOCOL => protocol(entry, body),
@@ -63,7 +63,7 @@ impl Content {
         }
     }
 
-    /// The subject of its statement, zero without one.
+    /// Returns the subject of the statement, or zero.
     #[must_use]
     pub fn subject(&self) -> Digest {
         self.statement.map(|statement| statement.subject).unwrap_or_default()
@@ -108,17 +108,17 @@ fn host(body: &[u8]) -> Content {
     }
 }
 
-/// What becomes of a frame.
+/// The decision of a hook about a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It goes its way.
+    /// The frame leaves.
     Pass,
-    /// It never leaves.
+    /// The frame is dropped.
     Drop,
-    /// It leaves so many nanoseconds later.
+    /// The frame leaves later by this many nanoseconds.
     Delay(u64),
-    /// It waits for `World::release`.
+    /// The frame waits for `World::release`.
     Hold,
-    /// Another body leaves in its place.
+    /// Another body leaves instead.
     Replace(Bytes),
 }

@@ -1,18 +1,21 @@
-//! Arbitrary messages of members: a world in which f replicas say whatever comes of changing what was said before,
-//! each word validly signed with their own keys, so that it gets past the intake and a handler has to judge it.
+//! Arbitrary messages of replicas. In this world f replicas send mutations of earlier messages, each validly signed
+//! with their own keys. Such a message passes the intake, so a handler has to judge it.
 //!
-//! What is changed comes from the run itself: first everybody is honest and somebody listens, also while a leader is
-//! away; then the puppets hear what the others say, and say it again with another view, height, digest or byte. What
-//! still decodes is signed anew. Then they fall silent, and the others have to do what the protocol promises.
+//! The messages come from the run itself. At first every replica is honest and the run records messages, also while a
+//! leader is away. Then f controlled replicas receive the others' messages and resend them with another view, height,
+//! digest or byte. Every mutation that still decodes is signed anew. Finally the controlled replicas fall silent, and
+//! the others have to keep the protocol's promises.
 //!
-//! Nothing here knows a protocol: it is handed an [`Entry`].
+//! Nothing here knows a protocol: the run is handed an [`Entry`].
 
-mod words;
+mod message_pool;
 
+use crate::disk::Survives;
 use crate::oracles::Failure;
 use crate::settings::{BadSettings, Settings, Transport};
-use crate::world::{Survives, World};
-use crate::{Heard, Verdict, Workload, ms, secs};
+use crate::world::World;
+use crate::{ControlledInput, Verdict, Workload, ms, secs};
+use message_pool::{FuzzedMessage, MessagePool};
 use quorate_consensus::{Entry, To};
 use quorate_types::digest::hex;
 use quorate_types::rng::Rng;
@@ -22,42 +25,41 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use words::{Words, Wrong};
 
-/// Words that are shown when something was found.
+/// Number of last messages that a failure shows.
 const SHOWN_MAX: usize = 12;
-/// What clients ask for, over and over.
+/// The load of clients, over and over.
 const WORKLOAD: Workload =
     Workload { operations: 30, pause_ns: ms(20), together_max: 4, outstanding_max: 4, keys: 3 };
-/// How long everybody is honest: with a leader, without it, and with it again.
+/// Durations of the honest phases: with a leader, without it, and with it again.
 const LEARNING_NS: [u64; 3] = [ms(600), ms(1_500), ms(900)];
-/// How long replicas may take to come to the same height once all clients have their answers.
+/// Longest time until all replicas are at one height once all clients have their answers.
 const SETTLE_NS: u64 = secs(30);
-/// Every so-manyth run replays what its replicas go through.
+/// Interval between runs that replay their replicas.
 const REPLAY_EVERY: u64 = 8;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Report {
-    /// Its seed.
+pub struct FuzzReport {
+    /// The seed.
     pub seed: u64,
-    /// What an oracle found.
+    /// The finding of an oracle.
     pub failure: Option<Failure>,
-    /// Messages to honest replicas, of protocol and host: one for each receiver. Bodies are not among them.
+    /// Messages of protocol and host to honest replicas, one for each receiver. Bodies do not count.
     pub said: u64,
-    /// Those of them that the intake of their receiver passed on to a handler.
+    /// Number of those messages that passed the intake of their receiver.
     pub passed: u64,
-    /// How many of each kind.
+    /// Number of messages of each kind.
     pub kinds: BTreeMap<Kind, u64>,
-    /// What was refused, by reason: of everybody, by intakes and handlers.
+    /// Refused messages by reason, of all replicas, intakes and handlers.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Heights that were decided.
+    /// Number of decided heights.
     pub heights: u64,
-    /// What was said last, for people.
+    /// The last messages, for people.
     pub last: Vec<String>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for FuzzReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.failure {
             None => write!(
@@ -66,17 +68,17 @@ impl fmt::Display for Report {
                 self.seed, self.said, self.passed, self.heights
             ),
             Some(failure) => {
-                write!(f, "seed {}: {failure}\nsaid last:\n{}", self.seed, self.last.join("\n"))
+                write!(f, "seed {}: {failure}\nlast messages:\n{}", self.seed, self.last.join("\n"))
             }
         }
     }
 }
 
-/// Runs a seed until so many messages were said, and beyond it until everything has settled.
+/// Runs a seed until this many messages have been sent, and then until the cluster has settled.
 ///
 /// # Errors
-/// When so many replicas do not suit the protocol.
-pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<Report, BadSettings> {
+/// Returns an error when the protocol does not support this number of replicas.
+pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<FuzzReport, BadSettings> {
     let mut rng = Rng::new(seed ^ 0xf022_f022_f022_f022);
     let mut settings = Settings::new(entry, seed);
     if let Some(n) = n {
@@ -85,10 +87,10 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
     settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
-    // As in standard runs: nobody may fall behind what is kept, and view changes take room.
-    settings.keep_bytes = 8 << 20;
-    settings.segment_bytes = 512 << 10;
-    settings.snapshot_every_bytes = 256 << 10;
+    // As in standard runs: no replica may lag behind the kept log, and view changes take room.
+    settings.storage.keep_bytes = 8 << 20;
+    settings.storage.segment_bytes = 512 << 10;
+    settings.storage.snapshot_every_bytes = 256 << 10;
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);
     let mut liars: Vec<ReplicaId> = (0..settings.n)
         .skip(usize::from(!entry.spec.replaces_leader))
@@ -100,7 +102,7 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
     let mut run = Run {
         world,
         liars,
-        words: Words::new(*entry, rng.fork()),
+        pool: MessagePool::new(*entry, rng.fork()),
         rng,
         messages,
         said: 0,
@@ -109,7 +111,7 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
         last: VecDeque::new(),
     };
     // The first failure stays in the world.
-    let ran = catch_unwind(AssertUnwindSafe(|| run.go()));
+    let ran = catch_unwind(AssertUnwindSafe(|| run.run_phases()));
     if let Err(what) = ran {
         let text = what.downcast_ref::<String>().cloned();
         let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -121,19 +123,19 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
 struct Run {
     world: World,
     liars: Vec<ReplicaId>,
-    words: Words,
+    pool: MessagePool,
     rng: Rng,
     messages: u64,
     said: u64,
-    /// What had passed of the liars' words while they were honest.
+    /// Messages that passed an intake while their senders were honest.
     before: u64,
     kinds: BTreeMap<Kind, u64>,
     last: VecDeque<String>,
 }
 
 impl Run {
-    fn report(self) -> Report {
-        Report {
+    fn report(self) -> FuzzReport {
+        FuzzReport {
             seed: self.world.settings().seed,
             failure: self.world.failure().cloned(),
             said: self.said,
@@ -149,18 +151,18 @@ impl Run {
         self.liars.iter().map(|id| self.world.passed(*id)).sum()
     }
 
-    fn go(&mut self) -> Result<(), Failure> {
-        self.learn()?;
+    fn run_phases(&mut self) -> Result<(), Failure> {
+        self.record_honest()?;
         self.before = self.passed();
         for liar in &self.liars {
-            self.world.take_over(*liar);
+            self.world.take_control(*liar);
         }
         let began = self.world.now();
         while self.said < self.messages {
             self.keep_clients_busy();
-            self.listen();
+            self.record_input();
             for _ in 0..self.rng.between(1, 6) {
-                self.say();
+                self.send_one();
             }
             let pause = self.rng.exponential_ns(ms(1));
             self.world.run_for(pause)?;
@@ -169,16 +171,16 @@ impl Run {
         self.recover(outage_ns)
     }
 
-    /// Everybody is honest, and what is said is remembered.
-    fn learn(&mut self) -> Result<(), Failure> {
+    /// Records messages while every replica is honest.
+    fn record_honest(&mut self) -> Result<(), Failure> {
         let [with, without, again] = LEARNING_NS;
-        let heard: Rc<RefCell<Vec<(u8, Kind, crate::Bytes)>>> = Rc::default();
-        let ear = Rc::clone(&heard);
+        let recorded: Rc<RefCell<Vec<(u8, Kind, crate::Bytes)>>> = Rc::default();
+        let recorder = Rc::clone(&recorded);
         self.world.hook(move |_, frame| {
-            ear.borrow_mut().push((frame.frame_type, frame.content.kind, frame.body.clone()));
+            recorder.borrow_mut().push((frame.frame_type, frame.content.kind, frame.body.clone()));
             Verdict::Pass
         });
-        // Somebody waits at all times, or nobody would miss a leader.
+        // A request waits at all times, or no replica would miss the leader.
         let span_ns = LEARNING_NS.iter().sum::<u64>();
         let operations = u32::try_from(span_ns / ms(20)).unwrap_or(u32::MAX);
         self.world.load_all(Workload { operations, ..WORKLOAD });
@@ -191,8 +193,8 @@ impl Run {
         self.world.plan(self.world.now(), crate::Plan::Start(leader));
         self.world.run_for(again)?;
         self.world.unhook();
-        for (frame_type, kind, body) in heard.borrow_mut().drain(..) {
-            self.words.hear(frame_type, kind, &body);
+        for (frame_type, kind, body) in recorded.borrow_mut().drain(..) {
+            self.pool.record(frame_type, kind, &body);
         }
         Ok(())
     }
@@ -205,26 +207,29 @@ impl Run {
         }
     }
 
-    /// What reaches the puppets is newest, and nearest to what the others would take.
-    fn listen(&mut self) {
+    /// Records the input of the controlled replicas. It is the newest, and closest to messages that the others would
+    /// accept.
+    fn record_input(&mut self) {
         for liar in &self.liars {
-            for heard in self.world.heard(*liar) {
-                if let Heard::Frame { frame_type, body, content, .. } = heard {
-                    self.words.hear(frame_type, content.kind, &body);
+            for recorded in self.world.received(*liar) {
+                if let ControlledInput::Frame { frame_type, body, content, .. } = recorded {
+                    self.pool.record(frame_type, content.kind, &body);
                 }
             }
         }
     }
 
-    /// One puppet says one thing to one or to all.
-    fn say(&mut self) {
+    /// Sends one message of a controlled replica to one replica or to all.
+    fn send_one(&mut self) {
         let honest: Vec<ReplicaId> = self.world.honest().collect();
         let (Some(liar), Some(whom)) = (self.rng.pick(&self.liars).copied(), self.rng.pick(&honest).copied())
         else {
             return;
         };
         let Some(status) = self.world.status(whom) else { return };
-        let Some(Wrong { kind, frame_type, bytes, statement }) = self.words.make(&status) else { return };
+        let Some(FuzzedMessage { kind, frame_type, bytes, statement }) = self.pool.make(&status) else {
+            return;
+        };
         let mut body = bytes;
         if let Some(statement) = statement {
             body.extend_from_slice(&self.world.sign(liar, &statement).0);
@@ -235,7 +240,7 @@ impl Run {
             honest.into_iter().collect()
         };
         let repeats = if self.rng.chance(50_000) { 2 } else { 1 };
-        if words::is_message(frame_type) {
+        if message_pool::is_message(frame_type) {
             let receivers = u64::try_from(to.len()).unwrap_or(u64::MAX).saturating_mul(repeats);
             self.said = self.said.saturating_add(receivers);
             let count = self.kinds.entry(kind).or_default();
@@ -247,15 +252,15 @@ impl Run {
         let now = self.world.now();
         self.last.push_back(format!("{now} r{liar} to {to:?}: {kind} (type {frame_type}) {}", hex(&body)));
         for _ in 0..repeats {
-            self.world.say_frame(liar, To::Some(to), frame_type, body.clone().into());
+            self.world.send_frame_as(liar, To::Some(to), frame_type, body.clone().into());
         }
     }
 
-    /// The puppets are silent: the others go on within the bound of the protocol, and agree in the end.
+    /// Silences the controlled replicas. The others have to recover within the protocol's bound and agree in the end.
     fn recover(&mut self, outage_ns: u64) -> Result<(), Failure> {
         let world = &mut self.world;
         let bound = world.recovery(outage_ns, secs(2));
-        world.watch_for_circles();
+        world.watch_for_livelock();
         let before = world.history().records().len();
         world.load_all(Workload { operations: 8, ..WORKLOAD });
         let is_new = |world: &World| {

@@ -1,83 +1,89 @@
 //! # quorate-sim
 //!
-//! A deterministic world in which replicas and clients run: virtual time, disks that lose what was not synced,
-//! networks that lose, double, delay and cut, and oracles that judge what comes of it.
+//! A deterministic world in which replicas and clients run. Time is virtual, disks lose unsynced bytes, and networks
+//! lose, double, delay and cut. Oracles judge every run.
 //!
-//! * [`World`]: replicas, clients, time. What runs in it are the hosts and client cores that ship; only disk,
-//!   network and time are simulated. Same seed, same run, byte for byte: [`World::trace_hash`].
-//! * [`Settings`]: what a world is made of.
-//! * [`Plan`], [`Front`]: faults, planned or at once.
-//! * [`conformance`]: whether a protocol costs what its specification says.
-//! * [`script`]: commands to a small world with the trace that they cause, in one text file.
-//! * [`seed`]: the standard random run that a number names.
-//! * [`fuzz`]: members that say arbitrary things, validly signed.
-//! * [`twins`]: systematic partitions of replicas that are two behind one key.
-//! * [`oracles`](Oracle): what must hold, judged from outside.
-//! * [`trace`]: what happened, as lines of fixed columns and as a space-time diagram.
+//! * [`World`]: replicas, clients, time. The hosts and client cores are the ones that ship; only disk, network and
+//!   time are simulated. The same seed gives the same run, byte for byte: [`World::trace_hash`].
+//! * [`Settings`]: the make-up of a world.
+//! * [`Plan`], [`NetworkFault`]: faults, planned or immediate.
+//! * [`conformance`]: the costs of a protocol, measured and compared with its specification.
+//! * [`script`]: commands to a small world together with the trace that they cause, in one text file.
+//! * [`seed`]: the standard random run of a number.
+//! * [`fuzz`]: replicas that send arbitrary, validly signed messages.
+//! * [`twins`]: systematic partitions of a cluster in which two replicas share one key.
+//! * [`oracles`](Oracle): properties that must hold, judged from outside.
+//! * [`trace`]: the events of a run, as lines of fixed columns and as a space-time diagram.
 //!
-//! Deliberately not here: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.
+//! Deliberately absent: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+mod arrival;
 mod byzantine;
+mod byzantine_kind;
 mod client;
+mod client_connections;
 mod clock;
+mod companion;
 pub mod conformance;
 mod delays;
 mod disk;
 pub mod exam;
-mod exit;
 pub mod fault;
 mod frame;
-mod front;
 pub mod fuzz;
-mod history;
-pub mod linear;
+mod instrumented_store;
+mod link_conditions;
 mod lookup;
-mod model;
 pub mod museum;
+mod network_fault;
 mod oracles;
+mod places;
 mod queue;
+mod replay_check;
+mod replica_slot;
 mod report;
 pub mod script;
-mod seat;
 pub mod seed;
 mod settings;
-mod shadow;
 pub mod trace;
+mod turn_output;
 pub mod twins;
-mod weather;
-mod witness;
 mod world;
 
 pub use bytes::Bytes;
-pub use byzantine::Byzantine;
+pub use byzantine_kind::Byzantine;
 pub use client::Workload;
-pub use delays::{Bodies, Climate, Delays};
-pub use disk::{Costs, Trouble};
+pub use companion::{Companion, CompanionFn};
+pub use delays::{Bodies, DelayPattern, Delays};
+pub use disk::{Costs, DiskTrouble, Survives};
 pub use fault::Fault;
 pub use frame::{BUNDLE, Content, Frame, PAYLOAD, UNKNOWN, Verdict};
-pub use front::{Change, Front, Places};
-pub use history::{History, OpId, Record};
-pub use model::{Model, Op};
+pub use link_conditions::LinkConditions;
+pub use network_fault::{Change, NetworkFault};
 pub use oracles::{Failure, Oracle};
+pub use places::Places;
 pub use quorate_app::{KvOp, KvResult};
 pub use quorate_client::core::Audience;
+pub use quorate_history::{History, Model, Op, OpId, Record};
 pub use quorate_host::Stamp;
-pub use quorate_replica::{Divergence, Quorum, ReplicaStatus, State};
+pub use quorate_replica::{Divergence, Quorum, ReplicaState, ReplicaStatus};
 pub use report::Report;
-pub use settings::{BadSettings, Settings, Transport, sets_leaders, smallest};
+pub use settings::{
+    BadSettings, ByzantineSettings, ClientOptions, Parameters, Settings, StorageSettings, Transport,
+    sets_leaders, smallest,
+};
 pub use trace::{Trace, Who};
-pub use weather::Weather;
-pub use world::{Heard, Plan, Survives, World};
+pub use world::{ControlledInput, Plan, World};
 
-/// So many milliseconds, in nanoseconds.
+/// Returns milliseconds as nanoseconds.
 #[must_use]
 pub const fn ms(count: u64) -> u64 {
     count.saturating_mul(1_000_000)
 }
 
-/// So many seconds, in nanoseconds.
+/// Returns seconds as nanoseconds.
 #[must_use]
 pub const fn secs(count: u64) -> u64 {
     count.saturating_mul(1_000_000_000)

@@ -1,20 +1,20 @@
-//! Looks at a disk as its owner would find it after a crash right now.
+//! Inspection of a disk as its owner would find it after a crash now.
 
 use crate::settings::{Cluster, Settings};
 use quorate_storage::{MemDisk, Store, StoreConfig};
 use quorate_types::{LogEntry, Statement};
 
-/// How a replica's store is configured.
+/// Returns the configuration of a replica's store.
 pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfig {
     StoreConfig {
         limits: cluster.genesis.bodies,
         window: cluster.genesis.window,
-        keep_bytes: settings.keep_bytes,
-        disk_bytes_max: settings.disk_bytes_max,
+        keep_bytes: settings.storage.keep_bytes,
+        disk_bytes_max: settings.storage.disk_bytes_max,
     }
 }
 
-/// Whether what the log on a disk says keeps its owner from ever contradicting this: it has the guard entry, or floors
+/// Whether the log on a disk keeps its owner from equivocating about a statement: it has the guard's entry, or floors
 /// above its slot.
 pub(crate) fn binds(disk: MemDisk, settings: &Settings, cluster: &Cluster, said: &Statement) -> bool {
     let mut found = false;

@@ -1,28 +1,28 @@
-//! What will happen, in the order in which it will.
+//! The queue of future events.
 //!
-//! Events at equal times are ordered by class: what arrives comes before what was answered, and that before
-//! what is due. Synchronous protocols rest on it: a timer fires after everything that had arrived before it.
+//! Events at equal times are ordered by class: arrivals, then answers, then ticks. Synchronous protocols depend on
+//! it: a timer fires after every arrival up to its time.
 
 use quorate_types::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Which events come first at equal times.
+/// Classes of events, in their order at equal times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Class {
-    /// Something reaches its destination.
+pub(crate) enum EventClass {
+    /// An arrival at its destination.
     Arrival,
-    /// The answer of a disk, an executor, or the world itself.
+    /// An answer of a disk, an executor, or the world itself.
     Answer,
-    /// Something is due.
+    /// An expired deadline.
     Tick,
 }
 
-/// See the module.
+/// A queue of events in the order of time.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    /// When, of which class, the how-manyth, and where in `events`: the heap moves these about, and not the events.
-    heap: BinaryHeap<Reverse<(Time, Class, u64, usize)>>,
+    /// Time, class, sequence number, and index in `events`. The heap moves these instead of the events.
+    heap: BinaryHeap<Reverse<(Time, EventClass, u64, usize)>>,
     events: Vec<Option<T>>,
     free: Vec<usize>,
     next: u64,
@@ -35,8 +35,8 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Adds an event; those of equal time and class happen in the order in which they were added.
-    pub(crate) fn push(&mut self, at: Time, class: Class, event: T) {
+    /// Adds an event. Events of equal time and class keep the order in which they were added.
+    pub(crate) fn push(&mut self, at: Time, class: EventClass, event: T) {
         let number = self.next;
         self.next = number.wrapping_add(1);
         let place = self.free.pop().unwrap_or_else(|| {
@@ -49,12 +49,12 @@ impl<T> Queue<T> {
         self.heap.push(Reverse((at, class, number, place)));
     }
 
-    /// When the next event happens.
+    /// Returns the time of the next event.
     pub(crate) fn next_at(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// The next event.
+    /// Removes and returns the next event.
     pub(crate) fn pop(&mut self) -> Option<(Time, T)> {
         let Reverse((at, _, _, place)) = self.heap.pop()?;
         let event = self.events.get_mut(place)?.take()?;
@@ -68,15 +68,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_then_class_then_order_of_arrival() {
+    fn events_are_ordered_by_time_class_and_insertion() {
         let mut queue = Queue::default();
         for (at, class, event) in [
-            (2, Class::Tick, 'f'),
-            (2, Class::Arrival, 'c'),
-            (1, Class::Tick, 'b'),
-            (2, Class::Answer, 'e'),
-            (2, Class::Arrival, 'd'),
-            (1, Class::Answer, 'a'),
+            (2, EventClass::Tick, 'f'),
+            (2, EventClass::Arrival, 'c'),
+            (1, EventClass::Tick, 'b'),
+            (2, EventClass::Answer, 'e'),
+            (2, EventClass::Arrival, 'd'),
+            (1, EventClass::Answer, 'a'),
         ] {
             queue.push(Time(at), class, event);
         }

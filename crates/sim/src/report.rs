@@ -1,54 +1,54 @@
-//! What a run came to.
+//! The report about a run.
 
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use crate::fault::Fault;
-use crate::history::History;
 use crate::oracles::Failure;
 use crate::world::World;
 use quorate_consensus::Synchrony;
+use quorate_history::History;
 use quorate_types::{Digest, ReplicaId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a run came to.
+/// The report about a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// What an oracle found.
+    /// The finding of an oracle.
     pub failure: Option<Failure>,
-    /// Operations that clients called.
+    /// Number of operations that clients called.
     pub requests: u64,
-    /// Operations without an answer for good: their session was lost.
+    /// Number of operations without an answer for good, because their session was lost.
     pub failed_requests: u64,
-    /// Virtual time that passed.
+    /// Virtual time of the run.
     pub virtual_ns: u64,
-    /// Heights that were decided.
+    /// Number of decided heights.
     pub heights: u64,
-    /// How many faults of each name were planned.
+    /// Number of planned faults, by name.
     pub faults: BTreeMap<Fault, u32>,
-    /// How often each fault was felt.
+    /// Number of effects of each fault.
     pub felt: BTreeMap<Fault, u64>,
-    /// What was refused, by reason.
+    /// Refused messages by reason.
     pub rejected: BTreeMap<&'static str, u64>,
-    /// Who was Byzantine, and how.
+    /// Byzantine replicas with their hosts.
     pub byzantine: BTreeMap<ReplicaId, Byzantine>,
-    /// How many of these are tolerated.
+    /// Number of tolerated faults.
     pub f: usize,
-    /// Who has said two things where only one may be said, and what: enough to show to anybody, where it is signed.
-    pub culprits: BTreeMap<ReplicaId, String>,
-    /// The bound on delays that the protocol assumes.
+    /// Replicas that have equivocated, with both statements. Signed statements convince third parties.
+    pub equivocators: BTreeMap<ReplicaId, String>,
+    /// Bound on delays that the protocol assumes.
     pub bound: Option<Synchrony>,
-    /// From the heal to the first answer to an operation that was called after it.
+    /// Time from the heal to the first answer to an operation that was called after it.
     pub recovered_ns: u64,
-    /// Promises that were looked for on disks.
+    /// Number of promises that were looked up on disks.
     pub promises: u64,
-    /// Transitions.
+    /// Number of transitions.
     pub transitions: u64,
     /// Hash of all transitions.
     pub trace_hash: Digest,
-    /// What clients saw.
+    /// Operations as the clients saw them.
     pub history: History,
 }
 
@@ -70,15 +70,14 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Runs a world to its end and says what came of it. `run` is told where to note how long recovering took.
+    /// Runs a world to its end and reports about it. `run` also sets the time that recovery took.
     pub(crate) fn of(
         mut world: World,
         faults: BTreeMap<Fault, u32>,
         run: impl FnOnce(&mut World, &mut u64) -> Result<(), Failure>,
     ) -> Self {
         let mut recovered_ns = 0;
-        // The first failure stays in the world. What is half done when something panics is not looked at again, but for
-        // what the report says.
+        // The first failure stays in the world. Only the report reads a world after a panic.
         let ran = catch_unwind(AssertUnwindSafe(|| run(&mut world, &mut recovered_ns)));
         if let Err(what) = ran {
             let text = what.downcast_ref::<String>().cloned();
@@ -98,8 +97,8 @@ impl Report {
             faults,
             f: world.settings().f,
             bound: world.bound(),
-            culprits: world.culprits().clone(),
-            byzantine: world.liars().clone(),
+            equivocators: world.equivocators().clone(),
+            byzantine: world.byzantine_replicas().clone(),
             recovered_ns,
             promises: world.promises(),
             transitions,
@@ -108,17 +107,17 @@ impl Report {
         }
     }
 
-    /// What the run had to bear, for people: Byzantine hosts, and faults by class.
+    /// Returns the run's conditions for people: Byzantine hosts, and faults by class.
     #[must_use]
     pub fn facts(&self) -> String {
         let hosts: Vec<String> = self.byzantine.iter().map(|(id, kind)| format!("r{id} {kind}")).collect();
         let mut named = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
         if hosts.len() > self.f {
             let tolerated = self.f;
-            named = format!("{named}, more than the {tolerated} that are tolerated: nothing is promised");
+            named = format!("{named}, more than the {tolerated} tolerated: nothing is promised");
         }
-        let culprits: Vec<String> =
-            self.culprits.iter().map(|(id, what)| format!("\nr{id} {what}")).collect();
+        let equivocators: Vec<String> =
+            self.equivocators.iter().map(|(id, what)| format!("\nr{id} {what}")).collect();
         let faults: Vec<String> =
             self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
         let bound = self.bound.map_or(String::new(), |bound| format!("{bound}; "));
@@ -127,7 +126,7 @@ impl Report {
             faults.join(", "),
             self.virtual_ns / 1_000_000_000,
             self.recovered_ns / 1_000_000,
-            culprits.concat()
+            equivocators.concat()
         )
     }
 }

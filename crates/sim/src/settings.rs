@@ -1,96 +1,128 @@
-//! What a world is made of.
+//! The settings of a world.
 
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
+use crate::companion::Companion;
 use crate::delays::Delays;
 use crate::disk::Costs;
-use crate::weather::Weather;
+use crate::link_conditions::LinkConditions;
 use quorate_client::core::{Audience, Settings as ClientSettings};
-use quorate_consensus::{Entry, OpenError};
+use quorate_consensus::{Entry, Model, OpenError};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_types::rng::Rng;
 use quorate_types::{BodyLimits, ClientAuth, Committee, Genesis, Member, PublicKey, ReplicaId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How frames travel between replicas.
+/// Transport of frames between replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// Over the real links, on connections that break and are dialled again: nothing is lost without saying so.
+    /// The real links, on connections that break and are dialled again. A link reports every loss.
     Links,
-    /// Each by itself: lost, doubled, overtaken. Stresses what protocols say again.
+    /// Datagrams, which are lost, doubled and reordered. They stress the protocol's retransmissions.
     Datagrams,
 }
 
-/// What a world is made of. Every field may be changed before [`crate::World::new`].
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Which protocol.
-    pub entry: Entry,
-    /// How many replicas.
-    pub n: usize,
-    /// Faulty replicas tolerated.
-    pub f: usize,
-    /// Decides everything that is random.
-    pub seed: u64,
-    /// How frames travel.
-    pub transport: Transport,
-    /// How signatures are made and checked.
-    pub scheme: Scheme,
-    /// How many clients.
-    pub clients: usize,
-    /// Clients that do what no client may do, when they are told to; none or one.
-    pub rogues: usize,
-    /// The weather while nothing else is said.
-    pub weather: Weather,
-    /// What disks and work cost.
-    pub costs: Costs,
-    /// Bound on delays that the protocol's parameters are made for, nanoseconds.
-    pub delta_ns: u64,
-    /// Whether a synchronous protocol waits while the bound may not hold; says nothing to others.
-    pub guarded: bool,
-    /// How long frames wait before they enter their link; nothing beside the weather where there is none.
-    pub delays: Option<Delays>,
-    /// Whether the protocol has the parameters of the exam, or its defaults.
-    pub exam_params: bool,
-    /// K.
-    pub checkpoint_every: u64,
-    /// L.
-    pub window: u64,
-    /// Limits on bodies.
-    pub bodies: BodyLimits,
+/// Sizes of a replica's disk and log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StorageSettings {
     /// Bytes of a segment of the log.
     pub segment_bytes: u32,
     /// Bytes of a page of the disk.
     pub page_bytes: usize,
-    /// Bytes of log that are kept for laggards.
+    /// Bytes of log that are kept for replicas that lag.
     pub keep_bytes: u64,
-    /// Bytes of disk at most.
+    /// Largest number of bytes on the disk.
     pub disk_bytes_max: u64,
-    /// A snapshot is written when the log has grown by so much.
+    /// Growth of the log, in bytes, after which a snapshot is written.
     pub snapshot_every_bytes: u64,
-    /// A client asks all replicas after so long.
-    pub client_retry_ns: u64,
-    /// Longest pause between two retries of a client.
-    pub client_retry_ns_max: u64,
-    /// Bundles of one client in flight at most.
-    pub client_in_flight_max: usize,
-    /// Who is sent a bundle at first.
+}
+
+/// The behaviour of clients towards replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientOptions {
+    /// Time without an answer after which a client asks all replicas.
+    pub retry_ns: u64,
+    /// Longest pause between two retries.
+    pub retry_ns_max: u64,
+    /// Largest number of bundles of one client in flight.
+    pub in_flight_max: usize,
+    /// First receivers of a bundle.
     pub audience: Audience,
-    /// Parameters of the protocol that are otherwise than `exam_params` says.
-    pub params: toml::Table,
-    /// Who leads the first views, where the protocol lets the simulator say it; empty: as the protocol has it.
+}
+
+/// The parameters of the protocol.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Bound on delays that the parameters are made for, in nanoseconds.
+    pub delta_ns: u64,
+    /// Whether a synchronous protocol waits while the bound may not hold. Other protocols ignore it.
+    pub guarded: bool,
+    /// Whether the protocol starts from its parameters for the exam instead of its defaults.
+    pub exam: bool,
+    /// Parameters with values of their own.
+    pub changed: toml::Table,
+    /// Leaders of the first views, where the protocol lets the simulator set them. Empty: the protocol's own leaders.
     pub leaders: Vec<ReplicaId>,
-    /// Who is Byzantine, and how. The oracles judge the others only.
-    pub byzantine: BTreeMap<ReplicaId, Byzantine>,
+}
+
+/// The faulty replicas and clients from the beginning.
+#[derive(Clone, Default, Debug)]
+pub struct ByzantineSettings {
+    /// Byzantine replicas with their hosts. The oracles judge the others only.
+    pub replicas: BTreeMap<ReplicaId, Byzantine>,
     /// Whether Byzantine replicas of the same kind do the same at the same time.
     pub coalition: bool,
-    /// Whether everything that an honest replica goes through is replayed on a second one, which has to do the same.
-    /// Changes nothing else in the world.
+    /// Byzantine clients: none or one. They break rules when a plan says so.
+    pub clients: usize,
+}
+
+/// The settings of a world. Every field may be changed before [`crate::World::new`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The protocol.
+    pub entry: Entry,
+    /// Number of replicas.
+    pub n: usize,
+    /// Number of faulty replicas that are tolerated.
+    pub f: usize,
+    /// Seed of everything that is random.
+    pub seed: u64,
+    /// Transport of frames between replicas.
+    pub transport: Transport,
+    /// Signature scheme.
+    pub scheme: Scheme,
+    /// Number of clients.
+    pub clients: usize,
+    /// Options of clients.
+    pub client: ClientOptions,
+    /// Link conditions while no network fault is in effect.
+    pub conditions: LinkConditions,
+    /// Delays of frames before they enter their link, beside the link conditions; `None` for a protocol without a
+    /// bound.
+    pub delays: Option<Delays>,
+    /// Costs of disks and of work.
+    pub costs: Costs,
+    /// Sizes of disks and logs.
+    pub storage: StorageSettings,
+    /// Parameters of the protocol.
+    pub parameters: Parameters,
+    /// Heights between two checkpoints: K.
+    pub checkpoint_every: u64,
+    /// Heights that may be in progress above the last stable checkpoint: L.
+    pub window: u64,
+    /// Limits on bodies.
+    pub bodies: BodyLimits,
+    /// Byzantine replicas and clients.
+    pub byzantine: ByzantineSettings,
+    /// Whether the input of every honest replica is replayed on a second one, whose output has to be the same.
+    /// Nothing else in the world depends on it.
     pub replay: bool,
+    /// An application that runs beside the simulator's own in every replica.
+    pub companion: Option<Companion>,
 }
 
 impl Settings {
-    /// The smallest committee that tolerates one fault, four clients, and a good day.
+    /// Returns settings with the smallest committee that tolerates one fault, four clients, and good links.
     #[must_use]
     pub fn new(entry: &Entry, seed: u64) -> Self {
         let n = smallest(entry, 1);
@@ -102,16 +134,32 @@ impl Settings {
             transport: Transport::Links,
             scheme: Scheme::Cheap,
             clients: 4,
-            rogues: 0,
-            weather: Weather::GOOD,
-            costs: Costs::USUAL,
-            delta_ns: 20_000_000,
-            guarded: false,
+            client: ClientOptions {
+                retry_ns: 800_000_000,
+                retry_ns_max: 2_000_000_000,
+                in_flight_max: 8,
+                audience: Audience::Leader,
+            },
+            conditions: LinkConditions::GOOD,
             delays: None,
-            exam_params: true,
+            costs: Costs::USUAL,
+            storage: StorageSettings {
+                segment_bytes: 64 << 10,
+                page_bytes: 512,
+                keep_bytes: 512 << 10,
+                disk_bytes_max: 16 << 20,
+                snapshot_every_bytes: 96 << 10,
+            },
+            parameters: Parameters {
+                delta_ns: 20_000_000,
+                guarded: false,
+                exam: true,
+                changed: toml::Table::new(),
+                leaders: Vec::new(),
+            },
             checkpoint_every: 16,
             window: 32,
-            // Segments of the log are small, and a body has to fit into one.
+            // The log's segments are small, and a body has to fit into one.
             bodies: BodyLimits {
                 request_bytes_max: 4 << 10,
                 bundle_requests_max: 64,
@@ -121,34 +169,23 @@ impl Settings {
                 block_bytes_max: 48 << 10,
                 reply_bytes_max: 16 << 10,
             },
-            segment_bytes: 64 << 10,
-            page_bytes: 512,
-            keep_bytes: 512 << 10,
-            disk_bytes_max: 16 << 20,
-            snapshot_every_bytes: 96 << 10,
-            client_retry_ns: 800_000_000,
-            client_retry_ns_max: 2_000_000_000,
-            client_in_flight_max: 8,
-            audience: Audience::Leader,
-            params: toml::Table::new(),
-            leaders: Vec::new(),
-            byzantine: BTreeMap::new(),
-            coalition: false,
+            byzantine: ByzantineSettings::default(),
             replay: false,
+            companion: None,
         }
     }
 
-    /// All clients: those that are asked for, one more for who looks at the end, and rogues.
+    /// Returns the number of all clients: the requested ones, one for the reads at the end, and the Byzantine one.
     pub(crate) fn clients_in_all(&self) -> usize {
-        self.clients.saturating_add(1).saturating_add(self.rogues.min(1))
+        self.clients.saturating_add(1).saturating_add(self.byzantine.clients.min(1))
     }
 
     /// Sets a parameter of the protocol.
     pub fn set(&mut self, name: &str, value: impl Into<toml::Value>) {
-        self.params.insert(name.to_owned(), value.into());
+        self.parameters.changed.insert(name.to_owned(), value.into());
     }
 
-    /// The same with so many replicas.
+    /// Sets the number of replicas.
     #[must_use]
     pub fn with_n(mut self, n: usize) -> Self {
         self.n = n;
@@ -157,30 +194,35 @@ impl Settings {
     }
 }
 
-/// The smallest n that tolerates f faults.
+/// Returns the smallest n that tolerates f faults.
 #[must_use]
 pub fn smallest(entry: &Entry, f: usize) -> usize {
-    (1..quorate_types::limits::REPLICAS_MAX).find(|n| (entry.spec.faults)(*n) >= f).unwrap_or(1)
+    entry.smallest(f)
 }
 
-/// Why a world cannot be made.
+/// Whether the protocol depends on a bound on delays.
+pub(crate) fn is_synchronous(entry: &Entry) -> bool {
+    entry.spec.model == Model::Synchrony
+}
+
+/// The reason why a world cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSettings {
-    /// The genesis configuration that follows from the settings is refused.
+    /// The genesis that follows from the settings is invalid.
     #[error(transparent)]
     Genesis(#[from] quorate_types::genesis::BadGenesis),
-    /// The protocol refuses.
+    /// The protocol refuses the settings.
     #[error(transparent)]
     Protocol(#[from] OpenError),
-    /// A scenario of twins makes no sense.
-    #[error("the scenario makes no sense: {0}")]
+    /// A twins scenario is invalid.
+    #[error("invalid scenario: {0}")]
     Scenario(String),
     /// A replica does not open on an empty disk.
     #[error("replica {replica} does not open: {why}")]
     Open {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
-        /// What it says.
+        /// The reason.
         why: String,
     },
 }
@@ -195,16 +237,16 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes keys and configuration; clients beyond those of the settings are for who looks at the end.
+    /// Makes keys and configuration. One client beyond those of the settings is for the reads at the end.
     pub(crate) fn new(settings: &Settings, rng: &mut Rng) -> Result<Self, BadSettings> {
         let entry = &settings.entry;
-        let mut params = if settings.exam_params {
-            (entry.exam_params)(settings.delta_ns, settings.guarded)?
+        let mut params = if settings.parameters.exam {
+            (entry.exam_params)(settings.parameters.delta_ns, settings.parameters.guarded)?
         } else {
             (entry.params)()?
         };
-        params.extend(settings.params.clone());
-        set_leaders(entry, &settings.leaders, &mut params)?;
+        params.extend(settings.parameters.changed.clone());
+        set_leaders(entry, &settings.parameters.leaders, &mut params)?;
         let mut make = |count: usize| -> Vec<SigningKey> {
             (0..count).map(|_| SigningKey::from_seed(settings.scheme, random(rng))).collect()
         };
@@ -220,7 +262,7 @@ impl Cluster {
             clients_max: 64,
             checkpoint_every: settings.checkpoint_every,
             window: settings.window,
-            application: crate::witness::APPLICATION.to_owned(),
+            application: crate::instrumented_store::APPLICATION.to_owned(),
             admin: PublicKey(random(rng)),
             clients: client_keys.iter().map(SigningKey::public).collect(),
             params: params.to_string(),
@@ -236,7 +278,7 @@ impl Cluster {
         })
     }
 
-    /// What a client must know.
+    /// Returns the settings of a client core.
     pub(crate) fn client_settings(&self, settings: &Settings) -> ClientSettings {
         ClientSettings {
             cluster: self.committee.cluster,
@@ -245,17 +287,17 @@ impl Cluster {
             client_auth: self.genesis.client_auth,
             limits: self.genesis.bodies,
             client_window: self.genesis.client_window,
-            in_flight_max: settings.client_in_flight_max,
+            in_flight_max: settings.client.in_flight_max,
             waiting_bytes_max: 1 << 20,
-            retry_ns: settings.client_retry_ns,
-            retry_ns_max: settings.client_retry_ns_max,
+            retry_ns: settings.client.retry_ns,
+            retry_ns_max: settings.client.retry_ns_max,
             first_leader: ReplicaId(0),
-            audience: settings.audience,
+            audience: settings.client.audience,
         }
     }
 }
 
-/// Whether the simulator may say who leads the views of a protocol ([`Settings::leaders`]).
+/// Whether the simulator may set the leaders of the protocol's first views ([`Parameters::leaders`]).
 #[must_use]
 pub fn sets_leaders(entry: &Entry) -> bool {
     entry.exam_only.contains(&LEADERS)
@@ -266,12 +308,12 @@ const LEADERS: &str = "leaders";
 
 fn set_leaders(entry: &Entry, leaders: &[ReplicaId], params: &mut toml::Table) -> Result<(), OpenError> {
     if leaders.is_empty() {
-        // As if there were no such parameter: it has no part in what a seed means.
+        // The parameter is removed, so that a seed means the same as without it.
         params.remove(LEADERS);
         return Ok(());
     }
     if !sets_leaders(entry) {
-        let expected = format!("no such parameter: {} has leaders of its own", entry.spec.name);
+        let expected = format!("no such parameter: {} chooses its leaders itself", entry.spec.name);
         return Err(OpenError::Params { name: LEADERS.to_owned(), expected });
     }
     let ids = leaders.iter().map(|id| toml::Value::Integer(i64::from(id.0)));
@@ -279,7 +321,7 @@ fn set_leaders(entry: &Entry, leaders: &[ReplicaId], params: &mut toml::Table) -
     Ok(())
 }
 
-/// 32 bytes that the seed decides.
+/// Returns 32 random bytes.
 fn random(rng: &mut Rng) -> [u8; 32] {
     let mut bytes = [0; 32];
     for chunk in bytes.chunks_exact_mut(8) {

@@ -1,5 +1,5 @@
-//! What one append with its sync costs here, by size, past the page cache and through it:
-//! `cargo run --release -p quorate-storage --example log_speed [FOLDER]`.
+//! Measures the cost of one append with its sync on this machine, by size, with direct I/O and with the page cache.
+//! Command: `cargo run --release -p quorate-storage --example log_speed [FOLDER]`.
 
 use quorate_storage::folder::{self, Identity};
 use quorate_storage::{FileDisk, FileDiskConfig, Mode, Store, StoreConfig};
@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let parent = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = tempfile::tempdir_in(parent)?;
-    println!("append + sync, microseconds, p50 / p99; segments filled before (in brackets: only reserved)\n");
+    println!(
+        "append + sync in microseconds, p50 / p99; with segments filled before (in brackets: only reserved)\n"
+    );
     println!("{:>10} {:>24} {:>24}", "bytes", "direct", "buffered");
     for (bytes, rounds) in [(512, 3_000), (4 << 10, 3_000), (64 << 10, 800), (1 << 20, 100)] {
         let mut cells = Vec::new();

@@ -1,108 +1,108 @@
-//! What the log and the snapshots ask of a disk.
+//! The interface of a disk for the log and the snapshots.
 
 use crate::fault::Fault;
 
-/// A disk: segments of one fixed size, named by their slot, for the log; and named blobs for snapshots.
+/// A disk. It has segments of one fixed size for the log, which slots number, and named blobs for snapshots.
 ///
-/// Whoever implements it promises: what was written before a `sync` that returned `Ok` is there after a power
-/// cut; what was written since is there in any part, in units of 512 bytes; nothing else changes.
+/// An implementation promises that data written before a `sync` that returned `Ok` survives a power cut. Of data
+/// written since, any part may survive, in units of 512 bytes. Nothing else changes.
 pub trait Disk: Send {
-    /// Bytes of a page, a power of two. Offsets and lengths of writes to segments are multiples of it.
+    /// Returns the bytes of a page, a power of two. Offsets and lengths of writes to segments are multiples of it.
     fn page_bytes(&self) -> usize;
 
-    /// Bytes of a segment: a multiple of the page.
+    /// Returns the bytes of a segment, a multiple of the page.
     fn segment_bytes(&self) -> u32;
 
-    /// How many segments there are; their slots are `0..segments`.
+    /// Returns the number of segments. Their slots are `0..segments`.
     fn segments(&self) -> u32;
 
-    /// Known to this folder alone, and the same at each opening. Checksums begin with it, so that a client who
-    /// does not know it cannot make a body whose bytes would pass for a record of the log.
+    /// Returns a number that only this folder knows, the same at each opening. Checksums begin with it. A client that
+    /// does not know it cannot make a body whose bytes pass for a record of the log.
     fn salt(&self) -> u64 {
         0
     }
 
-    /// Adds a segment that reads as zeros and reserves its space, so that no write to it finds the disk full.
+    /// Adds a segment that reads as zeros. Reserves its space, so that no write to it finds the disk full.
     ///
     /// # Errors
-    /// [`Fault::Full`], [`Fault::Io`].
+    /// Fails with [`Fault::Full`] or [`Fault::Io`].
     fn grow(&mut self) -> Result<u32, Fault>;
 
-    /// Writes zeros into a part of a segment that has been added and not been written yet, because writing for
-    /// the first time costs more than writing again. False when there is no such part.
+    /// Writes zeros into a part of an added and unwritten segment, because a first write costs more than a later one.
+    /// Returns false when no such part is left.
     ///
     /// # Errors
-    /// [`Fault::Io`].
+    /// Fails with [`Fault::Io`].
     fn prepare(&mut self) -> Result<bool, Fault>;
 
-    /// Writes whole pages at `offset` of the segment in `slot`. Direct I/O is possible when `pages` begins at an
-    /// address that is a multiple of the page.
+    /// Writes whole pages at `offset` of the segment in `slot`. Direct I/O needs an address of `pages` that is a
+    /// multiple of the page.
     ///
     /// # Errors
-    /// [`Fault::Full`], [`Fault::Io`].
+    /// Fails with [`Fault::Full`] or [`Fault::Io`].
     fn write(&mut self, slot: u32, offset: u32, pages: &[u8]) -> Result<(), Fault>;
 
-    /// Makes everything written to segments so far durable.
+    /// Makes all writes to segments so far durable.
     ///
     /// # Errors
-    /// [`Fault::Io`]. Nothing may be assumed about the writes since the last sync then.
+    /// Fails with [`Fault::Io`]. The writes since the last sync are then in an unknown state.
     fn sync(&mut self) -> Result<(), Fault>;
 
-    /// Syncs so far, of any kind.
+    /// Returns the number of syncs so far, of any kind.
     fn syncs(&self) -> u64;
 
-    /// How long the longest sync since the last call has taken, in nanoseconds; zero where nothing is waited for.
+    /// Returns the nanoseconds of the longest sync since the last call. A disk that does not wait returns zero.
     fn take_longest_sync_ns(&mut self) -> u64 {
         0
     }
 
-    /// Reads at `offset` of the segment in `slot` and fills `into`.
+    /// Fills `into` from `offset` of the segment in `slot`.
     ///
     /// # Errors
-    /// [`Fault::Io`].
+    /// Fails with [`Fault::Io`].
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault>;
 
-    /// Starts a blob that nobody sees before [`Disk::blob_commit`]; an earlier unfinished one is thrown away.
-    /// Unfinished ones do not survive the next opening of the disk.
+    /// Begins a blob that is invisible before [`Disk::blob_commit`]. Discards an earlier unfinished blob. Unfinished
+    /// blobs do not survive the next opening of the disk.
     ///
     /// # Errors
-    /// [`Fault::Full`], [`Fault::Io`].
+    /// Fails with [`Fault::Full`] or [`Fault::Io`].
     fn blob_begin(&mut self, name: &str) -> Result<(), Fault>;
 
-    /// Adds bytes to the unfinished blob. Syncs nothing.
+    /// Appends bytes to the unfinished blob, without a sync.
     ///
     /// # Errors
-    /// [`Fault::Full`], [`Fault::Io`].
+    /// Fails with [`Fault::Full`] or [`Fault::Io`].
     fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault>;
 
     /// Makes the bytes of the unfinished blob durable, with one sync.
     ///
     /// # Errors
-    /// [`Fault::Full`], [`Fault::Io`].
+    /// Fails with [`Fault::Full`] or [`Fault::Io`].
     fn blob_sync(&mut self) -> Result<(), Fault>;
 
-    /// Makes the unfinished blob, whose bytes are durable, visible under its name, atomically and durably, with
-    /// one sync.
+    /// Makes the unfinished blob, whose bytes are durable, visible under its name. The step is atomic and durable,
+    /// and makes one sync.
     ///
     /// # Errors
-    /// [`Fault::Io`], also when bytes were added since the last [`Disk::blob_sync`].
+    /// Fails with [`Fault::Io`], also when bytes were appended since the last [`Disk::blob_sync`].
     fn blob_commit(&mut self) -> Result<(), Fault>;
 
-    /// Names and sizes of the visible blobs, in the order of their names.
+    /// Returns names and sizes of the visible blobs, in the order of their names.
     ///
     /// # Errors
-    /// [`Fault::Io`].
+    /// Fails with [`Fault::Io`].
     fn blobs(&self) -> Result<Vec<(String, u64)>, Fault>;
 
-    /// Reads at `offset` of a visible blob and fills `into`.
+    /// Fills `into` from `offset` of a visible blob.
     ///
     /// # Errors
-    /// [`Fault::Io`], also when the blob is shorter.
+    /// Fails with [`Fault::Io`], also when the blob is shorter.
     fn blob_read(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), Fault>;
 
     /// Deletes a visible blob.
     ///
     /// # Errors
-    /// [`Fault::Io`].
+    /// Fails with [`Fault::Io`].
     fn blob_delete(&mut self, name: &str) -> Result<(), Fault>;
 }

@@ -1,4 +1,4 @@
-//! Entries of a replica as records of the log.
+//! Encodings of a replica's entries as records of the log.
 
 use crate::log::record::{FIRST_FREE, LOCATION_BYTES, Location};
 use crate::number::to_usize;
@@ -21,10 +21,10 @@ pub(crate) const CERTIFICATE: u8 = 23;
 pub(crate) const PROOF: u8 = 24;
 pub(crate) const BASE_BEGIN: u8 = 25;
 pub(crate) const BASE_END: u8 = 26;
-/// The store's own: a state of this height came from elsewhere, and the log goes on after it.
+/// A record of the store itself: a state of this height came from a peer, and the log continues after it.
 pub(crate) const JUMP: u8 = 27;
 
-/// Bytes of data of the largest body, block or decided height under these limits.
+/// Returns the bytes of data of the largest body, block or decided height under these limits.
 pub(crate) fn bytes_max(limits: &BodyLimits) -> usize {
     let bundles = to_usize(limits.block_bundles_max);
     let body = to_usize(limits.bundle_bytes_max).max(BUNDLE_HEADER_BYTES) + 32 + 65;
@@ -33,19 +33,19 @@ pub(crate) fn bytes_max(limits: &BodyLimits) -> usize {
     body.max(block).max(decided)
 }
 
-/// A decided height as the log has it: with the places of what executing it needs.
+/// The record of a decided height, with the locations of all data that its execution needs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DecidedRecord {
     pub(crate) height: Height,
     pub(crate) id: BlockId,
-    /// Where the block lies; `None` for the null block.
+    /// The location of the block; `None` for the null block.
     pub(crate) block: Option<Location>,
-    /// Where its bodies lie, in the order of the payload.
+    /// The locations of the bodies, in the order of the payload.
     pub(crate) bodies: Vec<Location>,
 }
 
 impl DecidedRecord {
-    /// The oldest generation that any part of it lies in.
+    /// Returns the oldest generation that has a part of the block; `None` for the null block.
     pub(crate) fn oldest(&self) -> Option<u32> {
         let parts = self.block.iter().chain(&self.bodies);
         parts.map(|location| location.generation).min()
@@ -74,19 +74,19 @@ impl Wire for DecidedRecord {
     }
 }
 
-/// The digest that a body's record begins with.
+/// Returns the digest at the beginning of a body's record.
 pub(crate) fn body_digest(data: &[u8]) -> Result<BundleDigest, DecodeError> {
     Digest::decode(&mut Reader::new(data)).map(BundleDigest)
 }
 
-/// A body. Its digest was computed before it was written and lies under the record's checksum.
+/// Decodes a body. Its digest was computed before the write, and the record's checksum covers it.
 pub(crate) fn decode_body(data: &[u8], limits: &BodyLimits) -> Result<Bundle, DecodeError> {
     let mut reader = Reader::new(data);
     let digest = BundleDigest(Digest::decode(&mut reader)?);
     Bundle::with_digest(reader.take_rest(), limits, digest)
 }
 
-/// A block with the list of its bundles.
+/// Decodes a block with the list of its bundles.
 pub(crate) fn decode_block(data: &[u8]) -> Result<(Arc<Block>, Arc<Payload>), DecodeError> {
     let mut reader = Reader::new(data);
     let block = Arc::decode(&mut reader)?;
@@ -95,7 +95,7 @@ pub(crate) fn decode_block(data: &[u8]) -> Result<(Arc<Block>, Arc<Payload>), De
     Ok((block, payload))
 }
 
-/// The entry of a record, `None` for one that stays with the store.
+/// Decodes the entry of a record; `None` for a record that only the store uses.
 pub(crate) fn decode(kind: u8, data: &[u8]) -> Result<Option<LogEntry>, DecodeError> {
     Ok(Some(match kind {
         INCARNATION => LogEntry::Incarnation(Incarnation::from_bytes(data)?),

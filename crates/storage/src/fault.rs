@@ -1,86 +1,86 @@
-//! What can go wrong with the environment. A fault stops the replica; none is ever a peer's doing.
+//! Faults of the environment. A fault stops the replica, and no peer can cause one.
 
 use quorate_types::{BlockId, BundleDigest, Height};
 
-/// What there is to do about a folder that cannot be repaired.
-const STAYS_STOPPED: &str = "This replica cannot take part any more: it is one of the f that may fail, and stays stopped \
-    while the others go on; only a disk that is repaired without loss brings it back";
+/// The advice for a folder that cannot be repaired.
+const STAYS_STOPPED: &str = "This replica cannot take part any more. It counts as one of the f that may fail: leave it stopped \
+    while the others continue. It can recover only from a disk that is repaired without loss";
 
-/// Why the store cannot go on. Every text says what to do.
+/// The reason why the store cannot continue. Every text says what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
     /// No space is left on the device.
-    #[error("the disk is full ({doing}): free some space and start the node again")]
+    #[error("the disk is full while {doing}: free some space and start the node again")]
     Full {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
     },
     /// The limit `disk_bytes_max` is reached and nothing may be reclaimed.
     #[error(
-        "the data folder would exceed disk_bytes_max = {limit} bytes and nothing in it may be reclaimed yet: \
-         raise disk_bytes_max and start the node again"
+        "the data folder would exceed disk_bytes_max = {limit} bytes, and no part of it may be reclaimed yet: \
+        raise disk_bytes_max and start the node again"
     )]
     Budget {
-        /// The limit, bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The operating system reports an error. After a failed sync nobody knows what is on the disk, so nothing
-    /// is tried again.
-    #[error("the disk failed ({doing}: {error}): check the disk, then start the node again")]
+    /// The operating system reports an error. A failed sync leaves the disk in an unknown state, so no operation is
+    /// retried.
+    #[error("the disk failed while {doing} ({error}): check the disk, then start the node again")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: String,
     },
-    /// The log is damaged before its tail: something that was synced can no longer be read.
+    /// The log is damaged before its tail: synced data can no longer be read.
     #[error(
-        "the log is damaged in segment {generation} at byte {offset}: {why}; nothing was changed. Do not put an \
-         older copy in its place: keep this folder for inspection. {STAYS_STOPPED}"
+        "the log is damaged in segment {generation} at byte {offset}: {why}. The node has changed nothing. Do not \
+        replace the folder by an older copy, and keep it for inspection. {STAYS_STOPPED}"
     )]
     Damaged {
-        /// Generation of the segment.
+        /// The generation of the segment.
         generation: u32,
-        /// Where in the segment, bytes.
+        /// The offset in the segment, in bytes.
         offset: u32,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// A snapshot that is needed cannot be read.
     #[error("the snapshot {name} is damaged: {why}. Keep this folder for inspection. {STAYS_STOPPED}")]
     DamagedSnapshot {
-        /// Name of the file.
+        /// The name of the file.
         name: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// Between the newest readable snapshot and the first height that the log keeps, heights are missing.
+    /// Heights are missing between the newest readable snapshot and the first height of the log.
     #[error(
-        "heights are missing: the newest readable snapshot is of height {snapshot} and the log begins at \
-         {first}. Keep this folder for inspection. {STAYS_STOPPED}"
+        "heights are missing: the newest readable snapshot has height {snapshot}, but the log begins at height \
+        {first}. Keep this folder for inspection. {STAYS_STOPPED}"
     )]
     Gap {
-        /// Height of the snapshot; 0 when there is none.
+        /// The height of the snapshot; 0 for none.
         snapshot: Height,
-        /// First height that the log keeps.
+        /// The first height of the log.
         first: Height,
     },
-    /// Two different blocks are said to be decided at one height, or a height is skipped.
+    /// The host decides another block than the log has for a height, or skips a height.
     #[error(
-        "height {height}: {id} is said to be decided, and {kept}: stop and ask for help, two histories are being \
-         mixed"
+        "height {height} is to be decided as {id}, but {kept}: two histories are mixed; stop this replica and ask \
+         for help"
     )]
-    Contradiction {
+    ConflictingDecision {
         /// The height.
         height: Height,
-        /// What is said now.
+        /// The block that the host decides.
         id: BlockId,
-        /// What the log says.
+        /// The content of the log.
         kept: String,
     },
-    /// A height was decided whose block is not in the log: a mistake of the host.
+    /// The block of a decided height is not in the log. The host has a bug.
     #[error(
-        "height {height} is decided and its block {id} was never appended: this is a bug, please report it"
+        "height {height} is decided, but its block {id} is not in the log: this is a bug, please report it"
     )]
     MissingBlock {
         /// The height.
@@ -88,9 +88,9 @@ pub enum Fault {
         /// The block.
         id: BlockId,
     },
-    /// A height was decided of which a body is not in the log: a mistake of the host.
+    /// A body of a decided height is not in the log. The host has a bug.
     #[error(
-        "height {height} is decided and its body {body} is not in the log: this is a bug, please report it"
+        "height {height} is decided, but its body {body} is not in the log: this is a bug, please report it"
     )]
     MissingBody {
         /// The height.
@@ -98,31 +98,35 @@ pub enum Fault {
         /// The body.
         body: BundleDigest,
     },
-    /// A record that no segment can hold.
-    #[error("a record of {bytes} bytes does not fit into a segment of {limit}: use larger segments")]
+    /// A record is too large for any segment.
+    #[error(
+        "a record of {bytes} bytes does not fit into a segment, which has room for {limit}: use larger segments"
+    )]
     TooLarge {
-        /// Bytes of the record.
+        /// The bytes of the record.
         bytes: usize,
-        /// Bytes that a record may have.
+        /// The largest number of bytes of a record.
         limit: usize,
     },
-    /// The disk was written with other sizes of segments or pages.
-    #[error("the log was written with {found} and this node is configured for {expected}: use the former")]
+    /// The log has other sizes of segments or pages.
+    #[error(
+        "the log has {found}, but this node is configured for {expected}: configure the sizes of the log"
+    )]
     Geometry {
-        /// What stands on the disk.
+        /// The sizes of the log.
         found: String,
-        /// What was asked for.
+        /// The configured sizes.
         expected: String,
     },
-    /// The order of calls around snapshots was not kept: a mistake of the host.
+    /// The host has called the functions for snapshots in a wrong order. The host has a bug.
     #[error("snapshot of height {height}: {why}: this is a bug, please report it")]
     Snapshot {
         /// The height.
         height: Height,
-        /// What is wrong.
+        /// The reason.
         why: &'static str,
     },
-    /// The store failed before and does nothing more.
+    /// The store has failed before and refuses all further work.
     #[error("the store has failed before and does nothing more: start the node again")]
     Stopped,
 }

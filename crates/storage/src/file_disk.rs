@@ -1,11 +1,12 @@
-//! Real files: one file for the segments of the log, one folder of files for snapshots.
+//! A disk of real files: one file for the segments of the log, and one folder of files for snapshots.
 //!
-//! All segments lie in one file, so that one sync covers a write that reaches over the end of a segment. Writes go
-//! past the page cache where the file system takes that, and through it where it does not; which of them it is,
-//! [`FileDisk::mode`] says. Reads go through the cache.
+//! All segments lie in one file, so that one sync covers a write that crosses the end of a segment. Writes bypass the
+//! page cache if the file system supports that, and use it otherwise; [`FileDisk::mode`] returns the mode. Reads use
+//! the cache.
 
 use crate::disk::Disk;
 use crate::fault::Fault;
+use crate::folder::LOG_FILE;
 use crate::number::{to_u32, to_usize};
 use crate::page_buffer::PageBuffer;
 use crate::{PAGE_BYTES, SEGMENT_BYTES};
@@ -16,30 +17,28 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Name of the file with the log's segments.
-pub(crate) const LOG_FILE: &str = "log";
 const SNAPSHOTS_FOLDER: &str = "snapshots";
-/// Ending of the name of a file that is not visible yet.
+/// The ending of the name of a file that is not visible yet.
 const UNFINISHED: &str = ".tmp";
-/// Bytes of zeros that are written at a time.
+/// The number of zeros that one write has.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// What survives.
+/// The failures that durable data survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// Every sync reaches the device: what was durable survives a power cut.
+    /// Every sync reaches the device. Durable data survives a power cut.
     #[default]
     Fsync,
-    /// Nothing is synced: what was durable survives the death of the process, not that of the machine.
+    /// Syncs do nothing. Durable data survives a crash of the process, but not of the machine.
     Os,
 }
 
-/// How the log is written.
+/// The way of writing the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Past the page cache.
+    /// Writes bypass the page cache.
     Direct,
-    /// Through the page cache.
+    /// Writes use the page cache.
     Buffered,
 }
 
@@ -52,19 +51,19 @@ impl std::fmt::Display for Mode {
     }
 }
 
-/// What a disk of files is opened with.
+/// The configuration of a disk of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileDiskConfig {
-    /// What survives.
+    /// The failures that durable data survives.
     pub durability: Durability,
-    /// Whether direct I/O is tried. It is not without syncs, where the page cache is faster.
+    /// Whether to try direct I/O. Without syncs it is not tried, because the page cache is faster.
     pub direct: bool,
-    /// Bytes of a segment, a multiple of [`PAGE_BYTES`]; the same at each opening.
+    /// Bytes of a segment. The number is a multiple of [`PAGE_BYTES`], and the same at each opening.
     pub segment_bytes: u32,
-    /// Bytes of segments that are made and filled with zeros at opening, if there are less. Segments that are
-    /// added later are reserved only, and cost more when they are written for the first time.
+    /// Bytes of segments that exist at least after opening, filled with zeros. Segments that are added later are only
+    /// reserved, and their first write costs more.
     pub prepared_bytes: u64,
-    /// See [`Disk::salt`].
+    /// The salt; see [`Disk::salt`].
     pub salt: u64,
 }
 
@@ -80,7 +79,7 @@ impl Default for FileDiskConfig {
     }
 }
 
-/// A snapshot file that is being written.
+/// An unfinished snapshot file.
 #[derive(Debug)]
 struct Unfinished {
     name: String,
@@ -93,25 +92,26 @@ struct Unfinished {
 pub struct FileDisk {
     folder: PathBuf,
     config: FileDiskConfig,
-    /// Through the page cache: reads, and writes without direct I/O.
+    /// The log's file with the page cache, for reads, and for writes without direct I/O.
     log: File,
-    /// Past the page cache.
+    /// The log's file without the page cache.
     direct: Option<File>,
     segments: u32,
-    /// Segments from this slot on were reserved and not written yet; of the first one so many bytes are filled.
+    /// The first slot whose segment is reserved and not written, and the bytes of it that are filled with zeros.
     unfilled: (u32, usize),
     zeros: PageBuffer,
     unfinished: Option<Unfinished>,
     syncs: u64,
-    /// Since somebody asked.
+    /// The longest sync since the last query.
     longest_sync: Duration,
 }
 
 impl FileDisk {
-    /// Opens the disk in a folder that [`crate::folder::format`] has made.
+    /// Opens the disk in a folder that `folder::format` has made.
     ///
     /// # Errors
-    /// [`Fault::Io`], also when the log's file is gone; [`Fault::Full`] when the prepared segments do not fit.
+    /// Fails with [`Fault::Io`], also when the log's file is gone. Fails with [`Fault::Full`] when the prepared
+    /// segments do not fit.
     pub fn open(folder: &Path, config: FileDiskConfig) -> Result<Self, Fault> {
         assert!(to_usize(config.segment_bytes).is_multiple_of(PAGE_BYTES) && config.segment_bytes > 0);
         let doing = "opening the log";
@@ -134,19 +134,19 @@ impl FileDisk {
             syncs: 0,
             longest_sync: Duration::ZERO,
         };
-        disk.sweep()?;
+        disk.remove_unfinished()?;
         let prepared = config.prepared_bytes.div_ceil(u64::from(config.segment_bytes));
         while u64::from(disk.segments) < prepared {
             disk.grow()?;
         }
         while disk.prepare()? {}
         if disk.segments > segments {
-            disk.synced(File::sync_all, doing)?;
+            disk.sync_log(File::sync_all, doing)?;
         }
         Ok(disk)
     }
 
-    /// How the log is written.
+    /// Returns the way of writing the log.
     #[must_use]
     pub fn mode(&self) -> Mode {
         match self.direct {
@@ -155,7 +155,7 @@ impl FileDisk {
         }
     }
 
-    /// What survives.
+    /// Returns the failures that durable data survives.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.config.durability
@@ -165,8 +165,8 @@ impl FileDisk {
         self.folder.join(SNAPSHOTS_FOLDER)
     }
 
-    /// Removes snapshot files that were never finished.
-    fn sweep(&self) -> Result<(), Fault> {
+    /// Removes unfinished snapshot files. Creates the folder of snapshots if it is missing.
+    fn remove_unfinished(&self) -> Result<(), Fault> {
         let doing = "reading the folder of snapshots";
         let folder = self.snapshots();
         if !folder.is_dir() {
@@ -190,7 +190,7 @@ impl FileDisk {
         if let Some(direct) = &self.direct {
             match direct.write_all_at(bytes, at) {
                 Ok(()) => return Ok(()),
-                // The file system opens a file for direct I/O and then does not do it: never again.
+                // The file system opens files for direct I/O but does not support it, so it is not tried again.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => self.direct = None,
                 Err(error) => return Err(failed(doing, &error)),
             }
@@ -198,24 +198,24 @@ impl FileDisk {
         self.log.write_all_at(bytes, at).map_err(|error| failed(doing, &error))
     }
 
-    /// Without durability what would be synced is counted all the same: it is what the work asks for.
-    fn synced(&mut self, sync: impl Fn(&File) -> io::Result<()>, doing: &'static str) -> Result<(), Fault> {
+    /// Syncs the log. The counter also counts syncs that are skipped without durability, because it measures the work.
+    fn sync_log(&mut self, sync: impl Fn(&File) -> io::Result<()>, doing: &'static str) -> Result<(), Fault> {
         self.syncs = self.syncs.saturating_add(1);
         if self.config.durability == Durability::Os {
             return Ok(());
         }
         let began = Instant::now();
         let result = sync(&self.log);
-        self.waited(began);
+        self.add_sync_time(began);
         result.map_err(|error| failed(doing, &error))
     }
 
-    /// The device has been waited for since then.
-    fn waited(&mut self, began: Instant) {
+    /// Adds a wait for the device that began at `began`.
+    fn add_sync_time(&mut self, began: Instant) {
         self.longest_sync = self.longest_sync.max(began.elapsed());
     }
 
-    /// Makes what happened to names in the folder of snapshots durable.
+    /// Makes changes of names in the folder of snapshots durable.
     fn sync_names(&mut self, doing: &'static str) -> Result<(), Fault> {
         self.syncs = self.syncs.saturating_add(1);
         if self.config.durability == Durability::Os {
@@ -223,7 +223,7 @@ impl FileDisk {
         }
         let began = Instant::now();
         let result = File::open(self.snapshots()).and_then(|folder| folder.sync_all());
-        self.waited(began);
+        self.add_sync_time(began);
         result.map_err(|error| failed(doing, &error))
     }
 }
@@ -263,7 +263,7 @@ impl Disk for FileDisk {
         match rustix::fs::fallocate(&self.log, FallocateFlags::empty(), at, length) {
             Ok(()) => {}
             Err(rustix::io::Errno::OPNOTSUPP) => {
-                // Without reservation the file has to be written, or a later write could find the disk full.
+                // Without a reservation the file must be written, or a later write could find the disk full.
                 let page = [0; PAGE_BYTES];
                 for offset in (0..length).step_by(PAGE_BYTES) {
                     let written = self.log.write_all_at(&page, at + offset);
@@ -271,7 +271,7 @@ impl Disk for FileDisk {
                 }
             }
             Err(error) => {
-                // What was reserved in part would be taken for a segment's beginning.
+                // A partial reservation would count as the beginning of a segment.
                 let _ = self.log.set_len(at);
                 return Err(failed(doing, &error.into()));
             }
@@ -305,7 +305,7 @@ impl Disk for FileDisk {
     }
 
     fn write(&mut self, slot: u32, offset: u32, pages: &[u8]) -> Result<(), Fault> {
-        // A segment that is written needs no zeros, and those before it were taken into use earlier.
+        // A written segment needs no zeros, and earlier ones are already in use.
         if self.unfilled.0 <= slot {
             self.unfilled = (slot + 1, 0);
         }
@@ -314,7 +314,7 @@ impl Disk for FileDisk {
     }
 
     fn sync(&mut self) -> Result<(), Fault> {
-        self.synced(File::sync_data, "syncing the log")
+        self.sync_log(File::sync_data, "syncing the log")
     }
 
     fn syncs(&self) -> u64 {
@@ -357,7 +357,7 @@ impl Disk for FileDisk {
             Durability::Fsync => blob.file.sync_all(),
             Durability::Os => Ok(()),
         };
-        self.waited(began);
+        self.add_sync_time(began);
         blob.is_synced = result.is_ok();
         self.unfinished = Some(blob);
         result.map_err(|error| failed(doing, &error))

@@ -1,7 +1,7 @@
-//! Which folder belongs to which replica.
+//! Data folders, and the replica that each belongs to.
 //!
-//! A data folder is made by [`format()`] and says in its file `FORMAT` whose it is. A node opens it with [`open`],
-//! which refuses every other folder, and holds it for itself until the guard is dropped.
+//! [`format()`] makes a data folder, whose file `FORMAT` identifies its replica. A node opens the folder with
+//! [`open`], which refuses every other folder. The guard locks the folder until it is dropped.
 //!
 //! ```text
 //! # The data of one Quorate replica. Do not edit.
@@ -12,11 +12,10 @@
 //! salt = "90c2…"
 //! ```
 //!
-//! Beside it stand the file `LIVES`, and perhaps `REFUSED`: see [`FolderGuard::begin_life`].
+//! The folder also has the file `LIVES`, and perhaps `REFUSED`; see [`FolderGuard::record_incarnation`].
 
-mod lives;
+mod incarnations;
 
-use crate::file_disk::LOG_FILE;
 use quorate_types::digest::{from_hex, hex};
 use quorate_types::{ClusterId, Digest, ProtocolId, ReplicaId};
 use std::fs::{self, File, TryLockError};
@@ -26,125 +25,129 @@ use std::path::{Path, PathBuf};
 
 /// The format of data folders that this version writes and reads.
 pub const FORMAT_VERSION: u32 = 1;
+/// The name of the file with the log's segments.
+pub(crate) const LOG_FILE: &str = "log";
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_BYTES_MAX: u64 = 4096;
 
-/// Whose folder it is.
+/// The replica that a folder belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// Which cluster.
+    /// The id of the cluster.
     pub cluster: ClusterId,
-    /// Which of its replicas.
+    /// The id of the replica.
     pub replica: ReplicaId,
-    /// Which protocol.
+    /// The protocol that the cluster runs.
     pub protocol: ProtocolId,
 }
 
-/// Why a folder cannot be used. Each text is one line that says what to do.
+/// The reason why a folder cannot be used. Each text is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// Nobody has formatted it.
+    /// The folder is not formatted.
     #[error(
-        "{0} is not a formatted data folder: check data_dir. Each replica has one, made once, by `quorate testnet`; where it is \
-         lost, this replica is one of the f that may fail, and stays stopped"
+        "{0} is not a formatted data folder: check data_dir. `quorate testnet` makes the folder of each replica once. If the \
+         folder is lost, this replica counts as one of the f that may fail: leave it stopped"
     )]
     NotFormatted(PathBuf),
-    /// Formatting was asked for and it is formatted already.
+    /// The folder to be formatted is formatted already.
     #[error("{0} is formatted already: start the node with it, or choose another folder")]
     AlreadyFormatted(PathBuf),
-    /// Formatting was asked for and there is data of something else.
+    /// The folder to be formatted has other data.
     #[error("{0} is not empty: choose an empty folder")]
     NotEmpty(PathBuf),
-    /// It is another cluster's.
+    /// The folder belongs to another cluster.
     #[error("{path} belongs to cluster {found}, not to {expected}: check data_dir and the cluster file")]
     OtherCluster {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner of the folder.
         found: ClusterId,
-        /// Who asked.
+        /// The expected owner.
         expected: ClusterId,
     },
-    /// It is another replica's.
+    /// The folder belongs to another replica.
     #[error("{path} belongs to replica {found}, not to {expected}: check id and data_dir")]
     OtherReplica {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner of the folder.
         found: ReplicaId,
-        /// Who asked.
+        /// The expected owner.
         expected: ReplicaId,
     },
-    /// It was written by another protocol.
+    /// Another protocol has written the folder.
     #[error("{path} was written by protocol {found}, not by {expected}: check the cluster file")]
     OtherProtocol {
         /// The folder.
         path: PathBuf,
-        /// Who wrote it.
+        /// The protocol that has written the folder.
         found: ProtocolId,
-        /// Who asked.
+        /// The expected owner.
         expected: ProtocolId,
     },
-    /// Another process uses it.
-    #[error("{0} is in use by another process: stop that one first")]
+    /// Another process uses the folder.
+    #[error("{0} is in use by another process: stop that process first")]
     InUse(PathBuf),
-    /// It has a format that this version does not know.
-    #[error("{path} has format {found}, this version reads {FORMAT_VERSION}: use the version that wrote it")]
+    /// The folder has a format that this version does not know.
+    #[error(
+        "{path} has format {found}, but this version reads {FORMAT_VERSION}: use the version that wrote it"
+    )]
     UnknownVersion {
         /// The folder.
         path: PathBuf,
-        /// Its format.
+        /// The format of the folder.
         found: u32,
     },
-    /// Its `FORMAT` file is not one.
+    /// The folder's `FORMAT` file is damaged.
     #[error(
-        "{path}/FORMAT is damaged ({why}): nothing was changed. This file is never written again: put a copy of it from any \
-         backup of this folder in its place, and nothing else"
+        "{path}/FORMAT is damaged ({why}). The node has changed nothing. Replace this file, and no other, by its copy from any \
+         backup of this folder; the file never changes"
     )]
     Malformed {
         /// The folder.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: &'static str,
     },
-    /// The operating system says no.
+    /// The operating system reports an error.
     #[error("{path}: {error}: check that the folder exists and may be read and written")]
     Io {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// A folder that is held for this process. Dropping it, or dying, lets go of it.
+/// A folder that this process has locked. Dropping the guard, or the end of the process, unlocks it.
 #[derive(Debug)]
 pub struct FolderGuard {
     path: PathBuf,
     salt: u64,
-    /// Carries the lock.
+    /// The file with the lock.
     _file: File,
 }
 
 impl FolderGuard {
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The salt of its log; see [`crate::Disk::salt`].
+    /// Returns the salt of the log; see [`crate::Disk::salt`].
     #[must_use]
     pub fn salt(&self) -> u64 {
         self.salt
     }
 }
 
-/// Makes `path` the data folder of a replica. `salt` is random; nobody else needs to know it. The folder may
-/// exist and hold other files (keys, settings), but no data.
+/// Makes `path` the data folder of a replica. `salt` is random, and no one else needs to know it. The folder may
+/// exist and have other files (keys, settings), but no data.
 ///
 /// # Errors
-/// [`FolderError::AlreadyFormatted`], [`FolderError::NotEmpty`] when a log or snapshots lie there,
+/// Fails with [`FolderError::AlreadyFormatted`], with [`FolderError::NotEmpty`] for a folder with a log, or with
 /// [`FolderError::Io`].
 pub fn format(path: &Path, identity: &Identity, salt: u64) -> Result<(), FolderError> {
     let io = |error| FolderError::Io { path: path.to_owned(), error };
@@ -152,30 +155,30 @@ pub fn format(path: &Path, identity: &Identity, salt: u64) -> Result<(), FolderE
     if path.join(FORMAT_FILE).try_exists().map_err(io)? {
         return Err(FolderError::AlreadyFormatted(path.to_owned()));
     }
-    // The log is made here and never at opening: a log that was deleted must not look like a new one.
+    // Only formatting makes the log, because opening must not take a deleted log for a new one.
     match File::create_new(path.join(LOG_FILE)) {
         Ok(log) => log.sync_all().map_err(io)?,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            // An empty one is what formatting leaves that was cut off.
+            // An interrupted formatting leaves an empty log.
             if fs::metadata(path.join(LOG_FILE)).map_err(io)?.len() > 0 {
                 return Err(FolderError::NotEmpty(path.to_owned()));
             }
         }
         Err(error) => return Err(io(error)),
     }
-    replace(path, FORMAT_FILE, &render(identity, salt)).map_err(io)
+    write_atomically(path, FORMAT_FILE, &render(identity, salt)).map_err(io)
 }
 
-/// Whether `path` is a formatted folder, of whomever.
+/// Whether `path` is a formatted folder of any replica.
 #[must_use]
 pub fn is_formatted(path: &Path) -> bool {
     path.join(FORMAT_FILE).is_file()
 }
 
-/// Checks that `path` is the data folder of this replica, and holds it.
+/// Checks that `path` is the data folder of this replica, and locks it.
 ///
 /// # Errors
-/// One for each way in which it is not; see [`FolderError`].
+/// Fails with a variant for each way in which it is not; see [`FolderError`].
 pub fn open(path: &Path, identity: &Identity) -> Result<FolderGuard, FolderError> {
     let io = |error| FolderError::Io { path: path.to_owned(), error };
     let file = match File::open(path.join(FORMAT_FILE)) {
@@ -195,13 +198,13 @@ pub fn open(path: &Path, identity: &Identity) -> Result<FolderGuard, FolderError
     match read {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            return Err(malformed(path, "it is not text"));
+            return Err(malformed(path, "the file is not text"));
         }
         Err(error) => return Err(io(error)),
     }
     let salt = check(path, &text, identity)?;
     if !path.join(LOG_FILE).try_exists().map_err(io)? {
-        return Err(malformed(path, "the log beside it is gone"));
+        return Err(malformed(path, "the log of the folder is gone"));
     }
     Ok(FolderGuard { path: path.to_owned(), salt, _file: file })
 }
@@ -219,7 +222,8 @@ fn render(identity: &Identity, salt: u64) -> String {
     )
 }
 
-/// Compares what the file says with who asks, the version first: another one may say the rest differently.
+/// Compares the file with the expected identity, and returns the salt. The version comes first, because another
+/// version may have other fields.
 fn check(path: &Path, text: &str, identity: &Identity) -> Result<u64, FolderError> {
     let field = |name: &str| {
         let values = text.lines().filter_map(|line| line.split_once(" = "));
@@ -253,8 +257,8 @@ fn check(path: &Path, text: &str, identity: &Identity) -> Result<u64, FolderErro
     Ok(salt)
 }
 
-/// Writes a file of the folder so that it is always there as a whole: the old one or the new one, also after a power cut.
-fn replace(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+/// Writes a file of the folder atomically. After a power cut the folder has the whole old file or the whole new one.
+fn write_atomically(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.tmp"));
     let mut options = File::options();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;

@@ -1,4 +1,4 @@
-//! Where things lie: the undecided in full, the decided by one small entry for each height.
+//! The index of the log: locations of all undecided blocks and bodies, and one small entry for each decided height.
 
 use crate::log::record::Location;
 use crate::number::to_u64;
@@ -7,35 +7,36 @@ use quorate_types::{BlockId, BundleDigest, Height, Payload};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Bodies that wait for being decided at most, but for those that blocks name. The replica's pool holds half as many.
+/// The largest number of bodies that wait for a decision, apart from those that blocks name. The replica's pool has
+/// half as many.
 pub(crate) const WAITING_BODIES_MAX: usize = 8 * POOL_BUNDLES_MAX;
-/// So many times as many may wait while the log is read: it has bodies as well that were dropped since, and what is
-/// dropped before the block that names it has been read would be missed.
+/// The factor of that limit while the log is read. The log also has bodies that were dropped since. A body that is
+/// dropped before the block that names it is read would be missing.
 const WAITING_WHILE_READ: usize = 4;
-/// Bodies of decided blocks that can still be asked for by digest, and decided once more without being appended
-/// again.
+/// The number of recent decided bodies that can still be read by digest. They can be decided once more without another
+/// append.
 pub(crate) const RECENT_BODIES_MAX: usize = 16_384;
-/// Windows of heights of which full blocks are remembered before they are decided: twice as many as a replica votes in,
-/// because after a change of view it votes for another block at the same height.
+/// The number of windows of heights whose undecided full blocks are remembered. A replica votes in half as many
+/// windows, but after a view change it votes for another block at the same height.
 const NAMED_WINDOWS: usize = 16;
-/// Bundles named by undecided blocks that are remembered however small window and blocks are.
+/// The smallest limit on bundles that undecided blocks name, for any window and size of blocks.
 const NAMED_MIN: usize = 1 << 20;
 
-/// What is known of a body.
+/// The location and state of a body.
 #[derive(Clone, Copy, Debug, Default)]
 struct BodyAt {
-    /// `None` as long as only blocks name it.
+    /// The location; `None` as long as the log has only blocks that name the body.
     location: Option<Location>,
-    /// How often undecided blocks name it.
+    /// The number of undecided blocks that name the body.
     named: u32,
-    /// It was appended, and not decided since.
+    /// Whether the body was appended, and not decided since.
     waiting: bool,
-    /// How often it stands in `recent`.
+    /// The number of entries in `recent`.
     recent: u32,
 }
 
 impl BodyAt {
-    /// Whether a block that is not decided yet has it, or may have it.
+    /// Whether an undecided block has the body, or may have it.
     fn is_undecided(&self) -> bool {
         self.waiting || self.named > 0
     }
@@ -47,29 +48,30 @@ struct BlockAt {
     payload: Arc<Payload>,
 }
 
-/// Where a decided height lies.
+/// The location of a decided height.
 #[derive(Clone, Copy, Debug)]
 struct DecidedAt {
     record: Location,
-    /// The oldest generation that any part of it lies in.
+    /// The oldest generation that has a part of the height.
     oldest: u32,
 }
 
-/// What lives in a segment that is to be used again, and must be moved before.
+/// Entries that are still needed, in segments that are to be used again. They must be moved before.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
+pub(crate) struct LiveEntries {
     pub(crate) bodies: Vec<(BundleDigest, Location)>,
     pub(crate) blocks: Vec<((Height, BlockId), Location)>,
 }
 
-/// Bundles named by undecided blocks at most. A replica holds the bundles themselves in memory as long.
+/// Returns the largest number of bundles that undecided blocks may name. A replica has the bundles themselves in
+/// memory for the same time.
 pub(crate) fn named_max(window: u64, block_bundles_max: u32) -> usize {
     let heights = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(NAMED_WINDOWS);
     heights.saturating_mul(usize::try_from(block_bundles_max).unwrap_or(usize::MAX)).max(NAMED_MIN)
 }
 
-impl Live {
-    /// How much that is.
+impl LiveEntries {
+    /// Returns the bytes of all entries.
     pub(crate) fn bytes(&self) -> u64 {
         let bodies = self.bodies.iter().map(|(_, location)| location);
         let blocks = self.blocks.iter().map(|(_, location)| location);
@@ -77,35 +79,35 @@ impl Live {
     }
 }
 
-/// See the module.
+/// The index; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     bodies: BTreeMap<BundleDigest, BodyAt>,
     blocks: BTreeMap<(Height, BlockId), BlockAt>,
     recent: VecDeque<BundleDigest>,
-    /// The heights up to `last`, without gaps.
+    /// The decided heights up to `last`, without gaps.
     decided: VecDeque<DecidedAt>,
     last: Height,
-    /// Height of the newest durable snapshot.
+    /// The height of the newest durable snapshot.
     released: Height,
     waiting: usize,
     named: usize,
     named_max: usize,
-    /// The log is being read.
-    is_read: bool,
-    /// Orphans are looked for when more wait than this; grows where they are not orphans.
+    /// Whether the log is being read.
+    is_reading: bool,
+    /// The number of waiting bodies above which orphans are searched. It grows when the waiting bodies are no orphans.
     orphans_at: usize,
 }
 
 impl Index {
-    /// Nothing, before a log is read into it.
+    /// Returns an empty index that is ready for reading a log.
     pub(crate) fn new(named_max: usize) -> Self {
-        Self { named_max, is_read: true, ..Self::default() }
+        Self { named_max, is_reading: true, ..Self::default() }
     }
 
-    /// The log was read to its end.
+    /// Ends the reading of the log.
     pub(crate) fn end_reading(&mut self) {
-        (self.is_read, self.orphans_at) = (false, 0);
+        (self.is_reading, self.orphans_at) = (false, 0);
         self.drop_orphans();
     }
 
@@ -113,12 +115,12 @@ impl Index {
         self.last
     }
 
-    /// First and last decided height that are kept; the first lies above the last when none is.
+    /// Returns the first and the last kept decided height. The first lies above the last when none is kept.
     pub(crate) fn kept(&self) -> (Height, Height) {
         (self.last.next().minus(to_u64(self.decided.len())), self.last)
     }
 
-    /// Where the record of a decided height lies.
+    /// Returns the location of the record of a decided height.
     pub(crate) fn decided(&self, height: Height) -> Option<Location> {
         let index = height.0.checked_sub(self.kept().0.0)?;
         let at = self.decided.get(usize::try_from(index).ok()?)?;
@@ -129,9 +131,9 @@ impl Index {
         self.bodies.get(digest)?.location
     }
 
-    /// Whether this body waits, and lies in this generation or a later one, so that it need not be written again.
-    /// One that was decided is written again, also where an undecided block names it: when that block is dead nothing
-    /// would keep it, and reading the log later must come to the same index.
+    /// Whether this body waits in generation `oldest` or a later one, so that it need not be written again. A decided
+    /// body is written again, even if an undecided block names it. Nothing would keep it after the death of that
+    /// block, and reading the log must give the same index.
     pub(crate) fn has_body(&self, digest: &BundleDigest, oldest: u32) -> bool {
         let location = self.bodies.get(digest).filter(|body| body.waiting).and_then(|body| body.location);
         location.is_some_and(|location| location.generation >= oldest)
@@ -146,14 +148,14 @@ impl Index {
         self.drop_orphans();
     }
 
-    /// A body lies somewhere else now.
+    /// Changes the location of a body.
     pub(crate) fn move_body(&mut self, digest: &BundleDigest, location: Location) {
         if let Some(body) = self.bodies.get_mut(digest) {
             body.location = Some(location);
         }
     }
 
-    /// Where an undecided block lies.
+    /// Returns the location of an undecided block.
     pub(crate) fn block(&self, key: &(Height, BlockId)) -> Option<Location> {
         self.blocks.get(key).map(|block| block.location)
     }
@@ -162,8 +164,8 @@ impl Index {
         self.blocks.get(key).map(|block| &block.payload)
     }
 
-    /// Remembers an undecided block, and where it lies. Where blocks name more than may be remembered, the highest is
-    /// forgotten: a liar can show many that lie high, and what is decided next lies lowest.
+    /// Remembers an undecided block and its location. If the blocks name too many bundles, forgets the highest block.
+    /// A liar can send many high blocks, but the next decided block is the lowest.
     pub(crate) fn insert_block(
         &mut self,
         key: (Height, BlockId),
@@ -206,20 +208,20 @@ impl Index {
         }
     }
 
-    /// A height was decided. Its bodies no longer wait, and the other blocks up to it never will be decided.
+    /// Adds a decided height. Its bodies no longer wait, and the other blocks up to it are dead.
     pub(crate) fn decide(&mut self, key: (Height, BlockId), record: Location, oldest: Option<u32>) {
         let oldest = oldest.map_or(record.generation, |oldest| oldest.min(record.generation));
         self.decided.push_back(DecidedAt { record, oldest });
         self.last = key.0;
         if let Some(payload) = self.payload(&key).map(Arc::clone) {
             for digest in &payload.bundles {
-                self.settle(digest);
+                self.mark_decided(digest);
             }
         }
         self.forget_dead_blocks();
     }
 
-    /// Blocks up to the last decided height never will be decided.
+    /// Forgets the blocks up to the last decided height, which will never be decided.
     fn forget_dead_blocks(&mut self) {
         while let Some((first, _)) = self.blocks.first_key_value()
             && first.0 <= self.last
@@ -229,7 +231,7 @@ impl Index {
         }
     }
 
-    fn settle(&mut self, digest: &BundleDigest) {
+    fn mark_decided(&mut self, digest: &BundleDigest) {
         let Some(body) = self.bodies.get_mut(digest) else {
             return;
         };
@@ -251,12 +253,12 @@ impl Index {
         }
     }
 
-    /// The newest durable snapshot is of this height.
+    /// Sets the height of the newest durable snapshot.
     pub(crate) fn release(&mut self, snapshot: Height) {
         self.released = self.released.max(snapshot);
     }
 
-    /// A state of this height came from elsewhere: all that the log has lies before it.
+    /// Takes over a state of this height from a peer. All entries of the log lie before it.
     pub(crate) fn jump(&mut self, height: Height) {
         if self.last < height {
             self.last = height;
@@ -265,23 +267,24 @@ impl Index {
         }
     }
 
-    /// The log begins after a height that it does not say anything about any more.
+    /// Sets the height after which the log begins, unless the log has decided heights.
     pub(crate) fn begin_after(&mut self, last: Height) {
         if self.decided.is_empty() {
             self.last = self.last.max(last);
         }
     }
 
-    /// The oldest generation that a decided height above the newest snapshot has a part in.
+    /// Returns the oldest generation that has a part of a decided height above the newest snapshot.
     pub(crate) fn oldest_needed(&self) -> Option<u32> {
         let first = self.kept().0;
         let above = usize::try_from(self.released.next().since(first)).unwrap_or(usize::MAX);
         self.decided.iter().skip(above).map(|at| at.oldest).min()
     }
 
-    /// What in segments below this generation must be moved before they go. A body that no block names goes with its
-    /// segment: it is appended again with the block that names it, and a liar's never is.
-    pub(crate) fn live_below(&self, generation: u32) -> Live {
+    /// Returns the entries that must be moved before the segments below this generation are used again. A body that
+    /// no block names is lost with its segment. The host appends it again with the block that names it, which a
+    /// liar's body never has.
+    pub(crate) fn live_below(&self, generation: u32) -> LiveEntries {
         let gone = |location: &Location| location.generation < generation;
         let body = |(digest, body): (&BundleDigest, &BodyAt)| {
             let location = body.location.filter(|location| body.named > 0 && gone(location))?;
@@ -290,14 +293,14 @@ impl Index {
         let block = |(key, block): (&(Height, BlockId), &BlockAt)| {
             gone(&block.location).then_some((*key, block.location))
         };
-        Live {
+        LiveEntries {
             bodies: self.bodies.iter().filter_map(body).collect(),
             blocks: self.blocks.iter().filter_map(block).collect(),
         }
     }
 
-    /// The segments below this generation are gone, and with them the bodies that no block names. What lives was moved
-    /// before.
+    /// Forgets the segments below this generation, and with them the bodies that no block names. Needed entries were
+    /// moved before.
     pub(crate) fn forget_below(&mut self, generation: u32) {
         let last_gone = self.decided.iter().rposition(|at| at.oldest < generation);
         if let Some(last_gone) = last_gone {
@@ -306,7 +309,10 @@ impl Index {
         let waiting = &mut self.waiting;
         self.bodies.retain(|_, body| {
             let gone = body.location.is_some_and(|location| location.generation < generation);
-            assert!(!gone || body.named == 0, "a body that a block names was left in a segment that goes");
+            assert!(
+                !gone || body.named == 0,
+                "a body that a block names was not moved out of a released segment"
+            );
             if gone {
                 *waiting -= usize::from(body.waiting);
             }
@@ -314,10 +320,10 @@ impl Index {
         });
     }
 
-    /// Too many bodies wait: drops the older half of those that no block names. What was dropped is appended again with
-    /// the block that names it.
+    /// Drops the older half of the orphans, which no block names, if too many bodies wait. The host appends a dropped
+    /// body again with the block that names it.
     fn drop_orphans(&mut self) {
-        let limit = WAITING_BODIES_MAX * if self.is_read { WAITING_WHILE_READ } else { 1 };
+        let limit = WAITING_BODIES_MAX * if self.is_reading { WAITING_WHILE_READ } else { 1 };
         if self.waiting <= self.orphans_at.max(limit) {
             return;
         }
@@ -366,17 +372,17 @@ mod tests {
         (Height(height), BlockId(Digest([height as u8; 32])))
     }
 
-    /// An index whose log was read.
+    /// Returns an index whose log was read.
     fn new() -> Index {
         let mut index = Index::new(NAMED_MIN);
         index.end_reading();
         index
     }
 
-    /// Full blocks of all windows that a replica votes in are remembered, of two views, however large they may be. Beyond
-    /// that the highest goes, whenever it came.
+    /// The index remembers full blocks of two views in all windows that a replica votes in, for the largest blocks.
+    /// Beyond that it forgets the highest block, in any order of arrival.
     #[test]
-    fn what_may_be_voted_for_is_remembered_and_high_blocks_are_not() {
+    fn blocks_to_vote_for_are_remembered_and_higher_ones_forgotten() {
         let bundles: Vec<u32> = (0..4_096).collect();
         let (full, windows) = (payload(&bundles), 8 * 32);
         let mut index = Index::new(named_max(32, 4_096));
@@ -394,10 +400,9 @@ mod tests {
         assert_eq!(named_max(4, 16), 1 << 20);
     }
 
-    /// What was dropped before this moment of the log stands in it all the same, and a block that is read later may name
-    /// what was not.
+    /// The log still has bodies that were dropped before, and a later block may name one that was not dropped.
     #[test]
-    fn while_the_log_is_read_more_may_wait() {
+    fn more_bodies_may_wait_while_the_log_is_read() {
         let mut index = Index::new(NAMED_MIN);
         let last = 2 * WAITING_BODIES_MAX as u32;
         (0..=last).for_each(|n| index.insert_body(digest(n), at(1, n)));
@@ -408,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_go_and_what_a_block_names_stays() {
+    fn orphans_are_dropped_and_bodies_that_a_block_names_are_kept() {
         let mut index = new();
         index.insert_block(key(1), at(1, 0), &payload(&[0, 1]));
         for n in 0..=WAITING_BODIES_MAX as u32 {
@@ -421,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn decided_bodies_are_remembered_for_a_while_only() {
+    fn only_recent_decided_bodies_are_remembered() {
         let mut index = new();
         let count = RECENT_BODIES_MAX as u32 + 10;
         for n in 0..count {
@@ -437,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_can_no_longer_be_decided_go() {
+    fn dead_blocks_are_forgotten() {
         let mut index = new();
         index.insert_body(digest(1), at(1, 1));
         index.insert_block(key(1), at(1, 2), &payload(&[1]));
@@ -446,15 +451,15 @@ mod tests {
         index.decide(key(1), at(1, 5), Some(1));
         assert_eq!(index.blocks.len(), 1);
         assert_eq!(index.named, 1);
-        // Named by the block at height 2, so it lives, although it was decided.
+        // The block at height 2 names the body, so it is still needed, although it was decided.
         assert_eq!(index.live_below(2).bodies.len(), 1);
         index.decide(key(2), at(1, 6), Some(1));
         assert!(index.live_below(2).bodies.is_empty());
-        assert!(!index.bodies.contains_key(&digest(2)), "named by a dead block only");
+        assert!(!index.bodies.contains_key(&digest(2)), "only a dead block names the body");
     }
 
     #[test]
-    fn a_height_is_kept_as_long_as_all_of_its_parts_are() {
+    fn height_is_kept_as_long_as_all_of_its_parts() {
         let mut index = new();
         for height in 1..=6u64 {
             let oldest = if height == 3 { 1 } else { height as u32 };
@@ -464,7 +469,7 @@ mod tests {
         index.release(Height(3));
         assert_eq!(index.oldest_needed(), Some(4));
         index.forget_below(2);
-        assert_eq!(index.kept(), (Height(4), Height(6)), "a part of height 3 is gone");
+        assert_eq!(index.kept(), (Height(4), Height(6)), "height 3 has lost a part");
         assert_eq!(index.decided(Height(3)), None);
         assert_eq!(index.decided(Height(5)), Some(at(5, 0)));
         index.jump(Height(9));

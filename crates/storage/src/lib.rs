@@ -1,15 +1,15 @@
 //! # quorate-storage
 //!
-//! What a replica keeps on disk: one write-ahead log that is also the store of blocks and bodies, snapshots of
-//! which only changed chunks are written, and the format of a data folder.
+//! The disk state of a replica: a write-ahead log, snapshots, and the format of a data folder. The log is also the
+//! store of blocks and bodies. A snapshot writes only changed chunks.
 //!
-//! * [`Store`] is what a host uses. It runs over any [`Disk`]: [`FileDisk`] are real files, [`MemDisk`] is the
-//!   simulator's, with every fault as an explicit knob. The code between is the same.
-//! * What was synced is never written again: each write begins on a page of its own, so no later write can tear
-//!   it. A torn tail is cut off when the log is opened, damage before the tail is refused, and nothing is ever
-//!   repaired by guessing.
-//! * Everything here is deterministic but for [`FileDisk`] and [`folder`]: no clock, no randomness, no threads.
-//! * Not here: what an entry means. Records, certificates and proofs are opaque bytes; a log outlives protocols.
+//! * [`Store`] is the interface for a host. It runs over any [`Disk`]: [`FileDisk`] has real files, [`MemDisk`] is the
+//!   simulator's and has a method for every fault. The code between is the same.
+//! * Synced data is never written again. Each write begins on a page of its own, so no later write can tear it.
+//! * Opening a log cuts a torn tail off and refuses damage before the tail. It never repairs by guessing.
+//! * All code but [`FileDisk`] and [`folder`] is deterministic: it has no clock, no randomness and no threads.
+//! * Not here: the meaning of entries. Records, certificates and proofs are opaque bytes, because a log outlives
+//!   protocols.
 //!
 //! ```
 //! use quorate_storage::{MemDisk, Store, StoreConfig};
@@ -48,7 +48,7 @@ pub use mem_disk::{Keep, MemDisk};
 pub use snapshot::{SnapshotWriter, StoredSnapshot};
 pub use store::{Store, StoreConfig};
 
-/// Bytes of a segment of the log, unless a test asks for smaller ones.
+/// The number of bytes of a segment of the log. Tests may use smaller segments.
 pub const SEGMENT_BYTES: u32 = 16 << 20;
-/// Bytes of a page: what a write to the log is padded to, and what direct I/O asks for.
+/// The number of bytes of a page. Writes to the log are padded to it, and direct I/O needs it.
 pub const PAGE_BYTES: usize = 4096;

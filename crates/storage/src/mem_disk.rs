@@ -1,7 +1,7 @@
-//! A disk in memory, for the simulator and for running without durability.
+//! A disk in memory, for the simulator and for runs without durability.
 //!
-//! It tells apart what was written and what was synced, so that a crash can lose the difference, wholly or in
-//! sectors of 512 bytes. Every fault is a method that the caller chooses to call: nothing here is random.
+//! The disk distinguishes written and synced data. A crash can therefore lose the difference, wholly or in sectors of
+//! 512 bytes. Each fault is a method that the caller calls, so no fault is random.
 
 use crate::disk::Disk;
 use crate::fault::Fault;
@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
 
-/// What of the unsynced writes a crash leaves.
+/// The unsynced writes that survive a crash.
 #[derive(Debug)]
 pub enum Keep<'a> {
-    /// Nothing.
+    /// No write.
     Nothing,
-    /// All of it, as when only the process dies.
+    /// All writes, as when only the process dies.
     Everything,
     /// Some sectors, each with one chance in two.
     Sectors(&'a mut Rng),
 }
 
-/// What a blob operation that was cut off by a power failure would have done.
+/// A blob operation that a power failure has interrupted. It may have happened.
 #[derive(Clone, Debug)]
-enum Unsure {
+enum CutOperation {
     Commit(String, Vec<u8>),
     Delete(String),
 }
@@ -36,18 +36,18 @@ pub struct MemDisk {
     page_bytes: usize,
     salt: u64,
     segments: Vec<Vec<u8>>,
-    /// How many of `segments` the disk would still have after a crash.
+    /// The number of `segments` that a crash certainly leaves.
     segments_synced: usize,
-    /// What stood in each sector that was written since the last sync.
-    before: BTreeMap<(u32, u32), [u8; SECTOR]>,
+    /// The old content of each sector that was written since the last sync.
+    unsynced_sectors: BTreeMap<(u32, u32), [u8; SECTOR]>,
     blobs: BTreeMap<String, Vec<u8>>,
     /// Name, content, and whether all of it is durable.
     unfinished: Option<(String, Vec<u8>, bool)>,
-    unsure: Option<Unsure>,
-    crashes: bool,
+    cut_operation: Option<CutOperation>,
+    tracks_unsynced: bool,
     capacity_bytes: u64,
     operations: u64,
-    power_lasts: u64,
+    power_until: u64,
     failing_writes: bool,
     failing_syncs: bool,
     unsynced_bytes: u64,
@@ -56,8 +56,8 @@ pub struct MemDisk {
 }
 
 impl MemDisk {
-    /// An empty disk with segments of `segment_bytes`, a multiple of `page_bytes`, which is a power of two and
-    /// at least 512.
+    /// Returns an empty disk with segments of `segment_bytes`, a multiple of `page_bytes`. `page_bytes` is a power of
+    /// two and at least 512.
     #[must_use]
     pub fn new(segment_bytes: u32, page_bytes: usize) -> Self {
         assert!(page_bytes.is_power_of_two() && page_bytes >= SECTOR);
@@ -68,14 +68,14 @@ impl MemDisk {
             salt: 0,
             segments: Vec::new(),
             segments_synced: 0,
-            before: BTreeMap::new(),
+            unsynced_sectors: BTreeMap::new(),
             blobs: BTreeMap::new(),
             unfinished: None,
-            unsure: None,
-            crashes: true,
+            cut_operation: None,
+            tracks_unsynced: true,
             capacity_bytes: u64::MAX,
             operations: 0,
-            power_lasts: u64::MAX,
+            power_until: u64::MAX,
             failing_writes: false,
             failing_syncs: false,
             unsynced_bytes: 0,
@@ -84,11 +84,11 @@ impl MemDisk {
         }
     }
 
-    /// A disk that does not remember what was unsynced, for running without durability: faster, and
+    /// Returns a disk that does not distinguish unsynced data, for runs without durability. It is faster, and
     /// [`MemDisk::crash`] loses nothing.
     #[must_use]
     pub fn volatile(segment_bytes: u32, page_bytes: usize) -> Self {
-        Self { crashes: false, ..Self::new(segment_bytes, page_bytes) }
+        Self { tracks_unsynced: false, ..Self::new(segment_bytes, page_bytes) }
     }
 
     /// Gives the disk a salt of its own; see [`Disk::salt`].
@@ -96,45 +96,45 @@ impl MemDisk {
         self.salt = salt;
     }
 
-    /// From now on the disk is full when segments and blobs together have this many bytes.
+    /// Sets the bytes of segments and blobs at which the disk is full.
     pub fn set_capacity(&mut self, bytes: u64) {
         self.capacity_bytes = bytes;
     }
 
-    /// Lets every write fail, or no longer.
+    /// Makes every write fail, or ends that.
     pub fn fail_writes(&mut self, failing: bool) {
         self.failing_writes = failing;
     }
 
-    /// Lets every sync fail, or no longer. Of what was written since the last one a crash decides.
+    /// Makes every sync fail, or ends that. A crash decides which writes since the last sync survive.
     pub fn fail_syncs(&mut self, failing: bool) {
         self.failing_syncs = failing;
     }
 
-    /// Cuts the power during the `operations`-th operation from now that changes something: it and all later
-    /// ones fail until [`MemDisk::crash`], which also decides what it still did.
+    /// Cuts the power during the `operations`-th changing operation from now. That operation and all later ones fail
+    /// until [`MemDisk::crash`], which also decides whether the interrupted one has happened.
     pub fn cut_power_after(&mut self, operations: u64) {
-        self.power_lasts = self.operations.saturating_add(operations);
+        self.power_until = self.operations.saturating_add(operations);
     }
 
-    /// Operations so far that change something: writes, syncs, new segments, and all that is done to blobs.
+    /// Returns the number of changing operations so far: writes, syncs, new segments, and operations on blobs.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Loses power, or the process, and comes back.
+    /// Loses power, or the process, and recovers.
     pub fn crash(&mut self, mut keep: Keep<'_>) {
         let kept = |keep: &mut Keep<'_>| match keep {
             Keep::Nothing => false,
             Keep::Everything => true,
             Keep::Sectors(rng) => rng.below(2) == 1,
         };
-        // From the last segment: a file that grew keeps a beginning of what was added.
-        while self.crashes && self.segments.len() > self.segments_synced && !kept(&mut keep) {
+        // The last segment goes first, because a grown file keeps a beginning of the added part.
+        while self.tracks_unsynced && self.segments.len() > self.segments_synced && !kept(&mut keep) {
             self.segments.pop();
         }
-        for ((slot, sector), content) in std::mem::take(&mut self.before) {
+        for ((slot, sector), content) in std::mem::take(&mut self.unsynced_sectors) {
             if kept(&mut keep) {
                 continue;
             }
@@ -144,11 +144,11 @@ impl MemDisk {
                 target.copy_from_slice(&content);
             }
         }
-        match self.unsure.take() {
-            Some(Unsure::Commit(name, bytes)) if kept(&mut keep) => {
+        match self.cut_operation.take() {
+            Some(CutOperation::Commit(name, bytes)) if kept(&mut keep) => {
                 self.blobs.insert(name, bytes);
             }
-            Some(Unsure::Delete(name)) if kept(&mut keep) => {
+            Some(CutOperation::Delete(name)) if kept(&mut keep) => {
                 self.blobs.remove(&name);
             }
             _ => {}
@@ -156,41 +156,40 @@ impl MemDisk {
         self.unfinished = None;
         self.segments_synced = self.segments.len();
         self.unsynced_bytes = 0;
-        self.power_lasts = u64::MAX;
+        self.power_until = u64::MAX;
     }
 
-    /// The process is gone, and the machine is not: what was written is there for whoever opens the disk next, and a
-    /// power failure can still take it.
+    /// Ends the process, but not the machine. Written data stays readable, and a later power failure can still lose it.
     pub fn kill(&mut self) {
         self.unfinished = None;
-        self.unsure = None;
-        self.power_lasts = u64::MAX;
+        self.cut_operation = None;
+        self.power_until = u64::MAX;
     }
 
-    /// Flips one bit of a segment: bit rot. False when there is no such byte.
+    /// Flips one bit of a segment, as bit rot does. Returns false when there is no such byte.
     pub fn flip(&mut self, slot: u32, byte: u32, bit: u8) -> bool {
         let target = self.segments.get_mut(to_usize(slot)).and_then(|bytes| bytes.get_mut(to_usize(byte)));
         flip(target, bit)
     }
 
-    /// Flips one bit of a blob: bit rot. False when there is no such byte.
+    /// Flips one bit of a blob, as bit rot does. Returns false when there is no such byte.
     pub fn flip_blob(&mut self, name: &str, byte: usize, bit: u8) -> bool {
         flip(self.blobs.get_mut(name).and_then(|bytes| bytes.get_mut(byte)), bit)
     }
 
-    /// Bytes written to segments that no sync has covered yet.
+    /// Returns the bytes written to segments since the last sync.
     #[must_use]
     pub fn unsynced_bytes(&self) -> u64 {
         self.unsynced_bytes
     }
 
-    /// Bytes written to segments that a sync has covered, since the disk was made.
+    /// Returns the bytes written to segments and synced, since the disk was created.
     #[must_use]
     pub fn synced_bytes(&self) -> u64 {
         self.synced_bytes
     }
 
-    /// Bytes of segments and blobs.
+    /// Returns the bytes of segments and blobs.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         let segments = to_u64(self.segments.len()).saturating_mul(u64::from(self.segment_bytes));
@@ -199,13 +198,13 @@ impl MemDisk {
         segments.saturating_add(to_u64(blobs + unfinished))
     }
 
-    /// Counts an operation. `Err` when there is no power; `Ok(false)` when the power goes during this one.
+    /// Counts an operation. Returns `Err` without power, and `Ok(false)` when the power fails during this operation.
     fn operate(&mut self, doing: &'static str) -> Result<bool, Fault> {
-        if self.operations >= self.power_lasts {
+        if self.operations >= self.power_until {
             return Err(no_power(doing));
         }
         self.operations += 1;
-        Ok(self.operations < self.power_lasts)
+        Ok(self.operations < self.power_until)
     }
 
     fn room_for(&self, bytes: u64, doing: &'static str) -> Result<(), Fault> {
@@ -216,7 +215,7 @@ impl MemDisk {
         }
     }
 
-    fn remember(&mut self, slot: u32, offset: u32, length: usize) {
+    fn keep_sectors(&mut self, slot: u32, offset: u32, length: usize) {
         let Some(segment) = self.segments.get(to_usize(slot)) else {
             return;
         };
@@ -224,7 +223,7 @@ impl MemDisk {
         for (i, content) in segment.chunks_exact(SECTOR).enumerate().skip(first).take(length / SECTOR) {
             let mut sector = [0; SECTOR];
             sector.copy_from_slice(content);
-            self.before.entry((slot, to_u32(i))).or_insert(sector);
+            self.unsynced_sectors.entry((slot, to_u32(i))).or_insert(sector);
         }
     }
 }
@@ -243,12 +242,12 @@ fn no_power(doing: &'static str) -> Fault {
     Fault::Io { doing, error: "no power".to_owned() }
 }
 
-fn made_to_fail(doing: &'static str) -> Fault {
-    Fault::Io { doing, error: "made to fail".to_owned() }
+fn injected_fault(doing: &'static str) -> Fault {
+    Fault::Io { doing, error: "injected fault".to_owned() }
 }
 
 fn outside(doing: &'static str) -> Fault {
-    Fault::Io { doing, error: "outside of the disk".to_owned() }
+    Fault::Io { doing, error: "no such place on the disk".to_owned() }
 }
 
 impl Disk for MemDisk {
@@ -285,13 +284,13 @@ impl Disk for MemDisk {
         let doing = "writing the log";
         let powered = self.operate(doing)?;
         if self.failing_writes {
-            return Err(made_to_fail(doing));
+            return Err(injected_fault(doing));
         }
         assert!(
             pages.len().is_multiple_of(self.page_bytes) && to_usize(offset).is_multiple_of(self.page_bytes)
         );
-        if self.crashes {
-            self.remember(slot, offset, pages.len());
+        if self.tracks_unsynced {
+            self.keep_sectors(slot, offset, pages.len());
         }
         let at = to_usize(offset);
         let segment = self.segments.get_mut(to_usize(slot));
@@ -307,9 +306,9 @@ impl Disk for MemDisk {
             return Err(no_power(doing));
         }
         if self.failing_syncs {
-            return Err(made_to_fail(doing));
+            return Err(injected_fault(doing));
         }
-        self.before.clear();
+        self.unsynced_sectors.clear();
         self.segments_synced = self.segments.len();
         self.synced_bytes = self.synced_bytes.saturating_add(self.unsynced_bytes);
         self.unsynced_bytes = 0;
@@ -340,7 +339,7 @@ impl Disk for MemDisk {
         let doing = "writing a snapshot file";
         let powered = self.operate(doing)?;
         if self.failing_writes {
-            return Err(made_to_fail(doing));
+            return Err(injected_fault(doing));
         }
         self.room_for(to_u64(bytes.len()), doing)?;
         let (_, blob, is_synced) = self.unfinished.as_mut().ok_or_else(|| outside(doing))?;
@@ -355,7 +354,7 @@ impl Disk for MemDisk {
             return Err(no_power(doing));
         }
         if self.failing_syncs {
-            return Err(made_to_fail(doing));
+            return Err(injected_fault(doing));
         }
         let (_, _, is_synced) = self.unfinished.as_mut().ok_or_else(|| outside(doing))?;
         *is_synced = true;
@@ -367,12 +366,12 @@ impl Disk for MemDisk {
         let doing = "finishing a snapshot file";
         let powered = self.operate(doing)?;
         if self.failing_syncs {
-            return Err(made_to_fail(doing));
+            return Err(injected_fault(doing));
         }
         let unfinished = self.unfinished.take_if(|(_, _, is_synced)| *is_synced);
         let (name, bytes, _) = unfinished.ok_or_else(|| outside(doing))?;
         if !powered {
-            self.unsure = Some(Unsure::Commit(name, bytes));
+            self.cut_operation = Some(CutOperation::Commit(name, bytes));
             return Err(no_power(doing));
         }
         self.blobs.insert(name, bytes);
@@ -396,7 +395,7 @@ impl Disk for MemDisk {
     fn blob_delete(&mut self, name: &str) -> Result<(), Fault> {
         let doing = "deleting a snapshot file";
         if !self.operate(doing)? {
-            self.unsure = Some(Unsure::Delete(name.to_owned()));
+            self.cut_operation = Some(CutOperation::Delete(name.to_owned()));
             return Err(no_power(doing));
         }
         self.blobs.remove(name);

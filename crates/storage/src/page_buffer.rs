@@ -1,9 +1,9 @@
-//! Memory for direct I/O: bytes that begin at an address which is a multiple of the page.
+//! Memory for direct I/O: bytes at an address that is a multiple of the page.
 
 /// A growing buffer of bytes, aligned to a page.
 ///
-/// Safe Rust cannot ask the allocator for an alignment, so the buffer allocates a page more than it needs and
-/// begins at the first multiple inside.
+/// Safe Rust cannot request an alignment from the allocator. The buffer therefore allocates one page more than it
+/// needs, and begins at the first multiple inside.
 #[derive(Debug)]
 pub(crate) struct PageBuffer {
     bytes: Vec<u8>,
@@ -12,7 +12,7 @@ pub(crate) struct PageBuffer {
 }
 
 impl PageBuffer {
-    /// An empty buffer for pages of this size.
+    /// Returns an empty buffer for pages of this size.
     pub(crate) fn new(page: usize) -> Self {
         Self { bytes: Vec::new(), start: 0, page }
     }
@@ -43,7 +43,7 @@ impl PageBuffer {
         self.bytes.extend_from_slice(more);
     }
 
-    /// Zeros up to the next multiple of `unit`.
+    /// Appends zeros up to the next multiple of `unit`.
     pub(crate) fn pad_to(&mut self, unit: usize) {
         let missing = self.len().next_multiple_of(unit) - self.len();
         self.reserve(missing);
@@ -51,14 +51,14 @@ impl PageBuffer {
     }
 
     fn reserve(&mut self, more: usize) {
-        // Without an allocation `start` is right already: it was found when the memory was allocated.
+        // The last allocation has set `start`, so it is right without a new one.
         if self.bytes.capacity() - self.bytes.len() >= more {
             return;
         }
         let least = self.len().saturating_add(more).max(self.len().saturating_mul(2));
         let mut bytes: Vec<u8> = Vec::with_capacity(least.saturating_add(self.page));
         let start = bytes.as_ptr().align_offset(self.page);
-        // An allocator that cannot say where the next multiple lies costs direct I/O, nothing else.
+        // Without a known next multiple the buffer only loses direct I/O.
         let start = if start < self.page { start } else { 0 };
         bytes.resize(start, 0);
         bytes.extend_from_slice(self.as_slice());
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_aligned_while_it_grows_and_keeps_its_bytes() {
+    fn growing_buffer_stays_aligned_and_keeps_its_bytes() {
         let mut buffer = PageBuffer::new(4096);
         let mut expected = Vec::new();
         for round in 1..200u32 {
@@ -90,6 +90,6 @@ mod tests {
         assert!(buffer.is_empty());
         buffer.extend(&expected);
         assert_eq!(buffer.as_slice(), expected);
-        assert_eq!(buffer.as_slice().as_ptr(), memory, "cleared memory is used again");
+        assert_eq!(buffer.as_slice().as_ptr(), memory, "clearing has given the memory away");
     }
 }

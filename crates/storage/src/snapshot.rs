@@ -1,12 +1,12 @@
-//! Snapshots: a list of chunks, of which only those are written that the snapshot before does not have.
+//! Snapshots: lists of chunks. A new snapshot writes only the chunks that the snapshot before does not have.
 //!
-//! A snapshot is a *manifest* (`snapshot-HEIGHT`: header, and for each chunk its digest, its place and its
-//! checksum) over files of chunks (`chunks-NUMBER`). A new one writes its changed chunks to one new file, makes it
-//! durable, and then makes the manifest visible, atomically; only then the oldest of three snapshots goes, and
-//! the files that no manifest names any more.
+//! A snapshot is a *manifest* over files of chunks (`chunks-NUMBER`). The manifest (`snapshot-HEIGHT`) has the
+//! header, and digest, place and checksum of each chunk. A new snapshot writes its changed chunks to one new file and
+//! makes the file durable. Then it makes the manifest visible, atomically. Only then are the oldest of three
+//! snapshots and the files that no manifest names deleted.
 //!
-//! So that files do not live on for a few chunks, a chunk is written again although it did not change where less
-//! than half of its file is still in use, or where the files would become too many.
+//! A file must not survive for a few chunks. An unchanged chunk is therefore written again if less than half of its
+//! file is in use, or if there are too many files.
 
 use crate::disk::Disk;
 use crate::fault::Fault;
@@ -14,18 +14,19 @@ use crate::number::{to_u32, to_u64, to_usize};
 use quorate_types::{DecodeError, Digest, Height, Reader, Wire};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Snapshots that are kept at most.
+/// The largest number of kept snapshots.
 const KEPT_MAX: usize = 2;
-/// Files of chunks that a snapshot may use; beyond it the emptiest are given up until half of them are left.
+/// The number of files of chunks that a snapshot may use. Beyond it the emptiest are given up until half of them are
+/// left.
 const FILES_MAX: usize = 32;
-/// Bytes of chunks that are gathered into one write.
+/// The number of bytes of chunks that one write gathers.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Where a chunk lies.
+/// The place of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ChunkAt {
     digest: Digest,
-    /// Number of the file.
+    /// The number of the file.
     file: u64,
     offset: u64,
     length: u32,
@@ -33,7 +34,7 @@ struct ChunkAt {
 }
 
 impl ChunkAt {
-    /// Whether all of it lies in its file, by the sizes of the files. An empty chunk lies nowhere.
+    /// Whether the whole chunk lies in its file, by the sizes of the files. An empty chunk needs no file.
     fn lies_in(&self, sizes: &BTreeMap<u64, u64>) -> bool {
         let end = self.offset.checked_add(u64::from(self.length));
         let size = sizes.get(&self.file).copied();
@@ -71,19 +72,19 @@ pub struct StoredSnapshot {
 }
 
 impl StoredSnapshot {
-    /// The height whose state it is.
+    /// Returns the height of the state.
     #[must_use]
     pub fn height(&self) -> Height {
         self.height
     }
 
-    /// What stands before the chunks.
+    /// Returns the header, which precedes the chunks.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         &self.header
     }
 
-    /// How many chunks there are.
+    /// Returns the number of chunks.
     #[must_use]
     pub fn chunks(&self) -> usize {
         self.chunks.len()
@@ -105,52 +106,52 @@ impl Wire for StoredSnapshot {
     }
 }
 
-/// A snapshot that is being written. Dropping it gives it up.
+/// A snapshot that is being written. Dropping the writer abandons it.
 #[derive(Debug)]
 pub struct SnapshotWriter {
     snapshot: StoredSnapshot,
     needed: BTreeSet<usize>,
-    /// Number of the file of its new chunks.
+    /// The number of the file of the new chunks.
     file: u64,
     /// Whether the file was begun.
     begun: bool,
     waiting: Vec<u8>,
-    /// Bytes of the new chunks so far.
+    /// The bytes of the new chunks so far.
     bytes: u64,
     /// Whether bytes were appended since the last sync.
     dirty: bool,
-    /// What comes next once all chunks are written.
+    /// The next step after the last chunk.
     stage: Stage,
 }
 
-/// The steps of making a snapshot durable: each ends with one sync, and a power cut after any of them leaves
-/// either the snapshot or something that is swept away.
+/// The steps of making a snapshot durable. Each ends with one sync. A power cut after any of them leaves either the
+/// snapshot or files that are deleted later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// The bytes of the chunks.
+    /// The bytes of the chunks become durable.
     Chunks,
-    /// The name of their file.
+    /// The name of the chunks' file becomes durable.
     ChunksName,
-    /// The bytes of the manifest.
+    /// The bytes of the manifest become durable.
     Manifest,
-    /// Its name, which makes the snapshot visible.
+    /// The name of the manifest becomes durable, which makes the snapshot visible.
     ManifestName,
 }
 
 impl SnapshotWriter {
-    /// The height whose state it is.
+    /// Returns the height of the state.
     #[must_use]
     pub fn height(&self) -> Height {
         self.snapshot.height
     }
 
-    /// The indexes of the chunks that must still be written.
+    /// Returns the indexes of the chunks that must still be written.
     #[must_use]
     pub fn needed(&self) -> &BTreeSet<usize> {
         &self.needed
     }
 
-    /// Bytes of chunks written so far.
+    /// Returns the bytes of the chunks written so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -160,9 +161,9 @@ impl SnapshotWriter {
 /// The snapshots of a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    /// Heights of the snapshots that are kept, in order.
+    /// The heights of the kept snapshots, in order.
     heights: Vec<Height>,
-    /// Bytes of all files.
+    /// The bytes of all files.
     bytes: u64,
 }
 
@@ -178,12 +179,12 @@ fn number_of(name: &str, prefix: &str) -> Option<u64> {
     name.strip_prefix(prefix)?.parse().ok()
 }
 
-fn not_so(height: Height, why: &'static str) -> Fault {
+fn misuse(height: Height, why: &'static str) -> Fault {
     Fault::Snapshot { height, why }
 }
 
 impl Snapshots {
-    /// Looks what is there.
+    /// Finds the snapshots of a disk.
     pub(crate) fn find<D: Disk>(disk: &D) -> Result<Self, Fault> {
         let mut found = Self::default();
         for (name, bytes) in disk.blobs()? {
@@ -194,18 +195,18 @@ impl Snapshots {
         Ok(found)
     }
 
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Heights of the snapshots, in order.
+    /// Returns the heights of the snapshots, in order.
     pub(crate) fn heights(&self) -> &[Height] {
         &self.heights
     }
 
-    /// Takes a snapshot for one that is not there; its manifest goes with the next commit.
-    pub(crate) fn distrust(&mut self, height: Height) {
+    /// Excludes a snapshot. The next commit deletes its manifest.
+    pub(crate) fn exclude(&mut self, height: Height) {
         self.heights.retain(|kept| *kept != height);
     }
 
@@ -215,30 +216,31 @@ impl Snapshots {
         let damaged = |why: &str| Fault::DamagedSnapshot { name: name.clone(), why: why.to_owned() };
         let files = disk.blobs()?;
         let size = files.iter().find(|(found, _)| *found == name).map(|(_, size)| *size);
-        let size = size.ok_or_else(|| damaged("it is gone"))?;
+        let size = size.ok_or_else(|| damaged("the file is gone"))?;
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
         disk.blob_read(&name, 0, &mut bytes)?;
         let mut reader = Reader::new(&bytes);
-        let checksum = reader.u32().map_err(|_| damaged("it is empty"))?;
+        let checksum = reader.u32().map_err(|_| damaged("the file is empty"))?;
         if checksum != crc32c::crc32c(reader.rest()) {
-            return Err(damaged("its checksum does not hold"));
+            return Err(damaged("its checksum is wrong"));
         }
         let snapshot = StoredSnapshot::from_bytes(reader.rest());
-        let snapshot = snapshot.map_err(|_| damaged("it cannot be decoded; another version wrote it"))?;
+        let snapshot = snapshot
+            .map_err(|_| damaged("the file cannot be decoded; another version may have written it"))?;
         if snapshot.height != height {
-            return Err(damaged("it is of another height"));
+            return Err(damaged("the file has another height"));
         }
         let sizes: BTreeMap<u64, u64> =
             files.iter().filter_map(|(name, size)| Some((number_of(name, "chunks-")?, *size))).collect();
         let outside = snapshot.chunks.iter().position(|chunk| !chunk.lies_in(&sizes));
-        // Before anybody makes room for a chunk: a length is believed only as far as there are bytes.
+        // This check precedes every allocation for a chunk, so that a length cannot exceed the real bytes.
         match outside {
             None => Ok(snapshot),
-            Some(index) => Err(damaged(&format!("chunk {index} does not lie inside of its file"))),
+            Some(index) => Err(damaged(&format!("chunk {index} does not lie inside its file"))),
         }
     }
 
-    /// Reads a chunk and checks it.
+    /// Reads and checks a chunk.
     pub(crate) fn chunk<D: Disk>(
         &self,
         disk: &D,
@@ -246,7 +248,8 @@ impl Snapshots {
         index: usize,
     ) -> Result<Vec<u8>, Fault> {
         let at = snapshot.chunks.get(index);
-        let at = at.ok_or_else(|| not_so(snapshot.height, "a chunk was asked for that it does not have"))?;
+        let at =
+            at.ok_or_else(|| misuse(snapshot.height, "the host has requested a chunk beyond the last"))?;
         let name = chunks_name(at.file);
         let mut bytes = vec![0; to_usize(at.length)];
         let read = disk.blob_read(&name, at.offset, &mut bytes);
@@ -254,7 +257,7 @@ impl Snapshots {
             return Ok(bytes);
         }
         let why = match read {
-            Ok(()) => format!("the checksum of chunk {index} does not hold"),
+            Ok(()) => format!("the checksum of chunk {index} is wrong"),
             Err(fault) => format!("chunk {index} cannot be read: {fault}"),
         };
         Err(Fault::DamagedSnapshot { name, why })
@@ -269,10 +272,10 @@ impl Snapshots {
         digests: &[Digest],
     ) -> Result<SnapshotWriter, Fault> {
         if self.heights.last().is_some_and(|newest| height <= *newest) {
-            return Err(not_so(height, "a newer one is durable already"));
+            return Err(misuse(height, "a newer snapshot is durable already"));
         }
-        // What an attempt has left that was cut off goes now, or many attempts would fill the disk.
-        self.sweep(disk)?;
+        // Files of an interrupted attempt are deleted now, or many attempts would fill the disk.
+        self.delete_unused(disk)?;
         let before = match self.heights.last() {
             Some(newest) => self.read(disk, *newest)?.chunks,
             None => Vec::new(),
@@ -314,10 +317,10 @@ impl Snapshots {
         let height = writer.snapshot.height;
         let at = writer.snapshot.chunks.get_mut(index);
         let Some(at) = at.filter(|_| writer.needed.remove(&index)) else {
-            return Err(not_so(height, "a chunk was written that is not needed"));
+            return Err(misuse(height, "the host has written a chunk that is not needed"));
         };
         if u32::try_from(chunk.len()).is_err() {
-            return Err(not_so(height, "a chunk has more than 4 GiB"));
+            return Err(misuse(height, "a chunk has more than 4 GiB"));
         }
         at.offset = writer.bytes;
         at.length = to_u32(chunk.len());
@@ -330,7 +333,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Makes durable what was written so far, with one sync, so that none of them takes long.
+    /// Makes the chunks written so far durable, with one sync. Frequent syncs are short ones.
     pub(crate) fn sync<D: Disk>(disk: &mut D, writer: &mut SnapshotWriter) -> Result<(), Fault> {
         flush(disk, writer)?;
         if writer.dirty {
@@ -340,8 +343,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// One step, with one sync, of making the snapshot durable and visible. True after the last one, which also
-    /// lets go of what the snapshot replaces.
+    /// Takes one step, with one sync, of making the snapshot durable and visible. Returns true after the last step,
+    /// which also deletes the files that the snapshot replaces.
     pub(crate) fn commit<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -349,10 +352,10 @@ impl Snapshots {
     ) -> Result<bool, Fault> {
         let height = writer.snapshot.height;
         if !writer.needed.is_empty() {
-            return Err(not_so(height, "chunks are missing"));
+            return Err(misuse(height, "chunks are missing"));
         }
         if self.heights.last().is_some_and(|newest| height <= *newest) {
-            return Err(not_so(height, "a newer one is durable already"));
+            return Err(misuse(height, "a newer snapshot is durable already"));
         }
         if writer.stage == Stage::Chunks {
             flush(disk, writer)?;
@@ -379,15 +382,15 @@ impl Snapshots {
             Stage::ManifestName => {
                 disk.blob_commit()?;
                 self.heights.push(height);
-                self.sweep(disk)?;
+                self.delete_unused(disk)?;
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Deletes the manifests that are not kept, and then the files that no manifest names.
-    fn sweep<D: Disk>(&mut self, disk: &mut D) -> Result<(), Fault> {
+    /// Deletes the manifests of snapshots that are not kept, and then the files that no manifest names.
+    fn delete_unused<D: Disk>(&mut self, disk: &mut D) -> Result<(), Fault> {
         let surplus = self.heights.len().saturating_sub(KEPT_MAX);
         self.heights.drain(..surplus);
         for (name, _) in disk.blobs()? {
@@ -397,7 +400,8 @@ impl Snapshots {
         }
         let mut used = BTreeSet::new();
         for height in &self.heights {
-            // The older one may have been damaged since: its files go with it, the newest needs none of them.
+            // An older snapshot may be damaged by now. Its files are then deleted, because the newest needs none of
+            // them.
             let older = Some(height) != self.heights.last();
             match self.read(disk, *height) {
                 Ok(snapshot) => used.extend(snapshot.chunks.iter().map(|chunk| chunk.file)),
@@ -419,7 +423,7 @@ impl Snapshots {
 
 fn flush<D: Disk>(disk: &mut D, writer: &mut SnapshotWriter) -> Result<(), Fault> {
     if writer.waiting.is_empty() && (writer.begun || writer.bytes == 0) {
-        // An empty chunk lies nowhere: a file is needed only for bytes.
+        // Empty chunks need no file.
         return Ok(());
     }
     if !writer.begun {
@@ -432,8 +436,8 @@ fn flush<D: Disk>(disk: &mut D, writer: &mut SnapshotWriter) -> Result<(), Fault
     Ok(())
 }
 
-/// Files whose chunks are written again although they did not change: those of which less than half would be in
-/// use, and the emptiest of too many.
+/// Returns the files whose unchanged chunks are written again: those with less than half of their bytes in use, and the
+/// emptiest of too many.
 fn files_given_up<'a>(files: &[(String, u64)], reused: impl Iterator<Item = &'a ChunkAt>) -> BTreeSet<u64> {
     let mut live: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
     for chunk in reused {

@@ -9,23 +9,23 @@ use crate::limits::BLOCK_BUNDLES_CEILING;
 /// Bytes of a header: three digests, height, view, proposer and time.
 const HEADER_BYTES: usize = 3 * 32 + 8 + 8 + 2 + 8;
 
-/// A header that binds parent, height, view and payload. Its digest is what replicas vote for.
+/// A header that binds parent, height, view and payload. Replicas vote for its digest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
-    /// The block it extends; zero for one without ancestors, which is never an orphan.
+    /// The block that this one extends. Zero stands for no ancestors; such a block is never an orphan.
     pub parent: BlockId,
-    /// Its place in the sequence.
+    /// The block's place in the sequence.
     pub height: Height,
-    /// The view of its *first* proposal; a later view may propose the same id again and never rewrites it.
+    /// The view of the block's *first* proposal. A later view may propose the same id again and keeps this field.
     pub view: View,
-    /// Who proposed it first.
+    /// The replica that proposed the block first.
     pub proposer: ReplicaId,
-    /// Wall-clock nanoseconds of the proposer. No protocol judges it; execution shows the application a
-    /// monotone clamp of it.
+    /// Wall-clock nanoseconds of the proposer. No protocol checks them. Execution clamps them so that the application
+    /// sees monotone time.
     pub time_ns: u64,
-    /// What it carries.
+    /// The digest of the block's payload.
     pub payload: PayloadId,
-    /// Binds header fields of the protocol's own.
+    /// A digest that binds the protocol's own header fields.
     pub extra: Digest,
 }
 
@@ -33,10 +33,11 @@ pub struct Block {
 pub const BLOCK_BYTES: usize = 32 + 8 + 8 + 2 + 8 + 32 + 32;
 
 impl Block {
-    /// The digest of the header.
+    /// Returns the digest of the header.
     #[must_use]
     pub fn id(&self) -> BlockId {
-        // The digest of the encoding. Ids are asked for often: no allocation, and the hash function in one go.
+        // The digest of the encoding. Ids are computed often, so this makes no allocation and one call of the hash
+        // function.
         let (height, view) = (self.height.0.to_le_bytes(), self.view.0.to_le_bytes());
         let (proposer, time_ns) = (self.proposer.0.to_le_bytes(), self.time_ns.to_le_bytes());
         let fields: [&[u8]; 7] =
@@ -53,7 +54,8 @@ impl Block {
 }
 
 impl BlockId {
-    /// The fixed block of a height at which nothing was decided; it executes as nothing.
+    /// Returns the id of the null block: the fixed block of a height without a decided block. Its execution does
+    /// nothing.
     #[must_use]
     pub fn null(height: Height) -> Self {
         Self(Digest::of(&context::NULL_BLOCK, &height.0.to_le_bytes()))
@@ -83,7 +85,7 @@ impl Wire for Block {
     }
 }
 
-/// What a block carries: bundle digests in execution order.
+/// The content of a block: bundle digests in execution order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Payload {
     /// The digests, in order.
@@ -91,7 +93,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// The digest of the list.
+    /// Returns the digest of the list.
     #[must_use]
     pub fn id(&self) -> PayloadId {
         let mut writer = DigestWriter::new(&context::PAYLOAD);
@@ -113,12 +115,12 @@ impl Wire for Payload {
     }
 }
 
-/// A decided block with all that executing it needs.
+/// A decided block with all data that its execution needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FullBlock {
-    /// Its height.
+    /// The block's height.
     pub height: Height,
-    /// Its id; [`BlockId::null`] when nothing was decided here.
+    /// The block's id; [`BlockId::null`] for the null block.
     pub id: BlockId,
     /// The header; `None` for the null block.
     pub block: Option<Block>,
@@ -127,13 +129,13 @@ pub struct FullBlock {
 }
 
 impl FullBlock {
-    /// The null block of a height.
+    /// Returns the null block of a height.
     #[must_use]
     pub fn null(height: Height) -> Self {
         Self { height, id: BlockId::null(height), block: None, bundles: Vec::new() }
     }
 
-    /// Bytes of its bundles.
+    /// Returns the bytes of all bundles.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bundles.iter().map(Bundle::size).sum()
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_bound_by_the_id() {
+    fn block_id_binds_every_field() {
         let base = block();
         let changed = [
             Block { parent: BlockId::null(Height(1)), ..base.clone() },

@@ -1,7 +1,8 @@
 //! Bundles: consecutive requests of one client under one authenticator.
 //!
-//! A bundle is the unit of authentication, deduplication, retransmission, pooling and reply. Its digest covers
-//! the content and not the authenticator, so the same bundle may be retransmitted under another one.
+//! A bundle is the unit of authentication, deduplication, retransmission, pooling and reply. Its digest covers the
+//! content without the authenticator. The client may therefore retransmit the same bundle under another
+//! authenticator.
 //!
 //! ```text
 //! content = kind u8 | client [32] | session (u64, u32) | number u64 | count u32 | count x (length u32, bytes)
@@ -14,21 +15,21 @@ use crate::ids::{BundleDigest, BundleNo, ClientId, PublicKey, SessionId, Signatu
 use crate::limits::REGISTER_KEYS_MAX;
 use triomphe::ThinArc;
 
-/// Bytes of a content before its requests.
+/// Bytes of a content before the first request.
 pub const BUNDLE_HEADER_BYTES: usize = 1 + 32 + 12 + 8 + 4;
 
 const AUTHENTICATOR_BYTES_MAX: usize = 1 + 64;
 const SESSION_AND_NUMBER_BYTES: usize = 12 + 8;
 
-/// What a bundle asks for.
+/// The kind of work that a bundle requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BundleKind {
     /// Requests to the application, inside a session.
     Requests,
-    /// Opens a session for a registered client. `session` is zero and `number` is the client's own nonce,
-    /// new for each run: the same nonce always names the same session.
+    /// Opens a session for a registered client. `session` is zero, and `number` is a nonce that the client draws for
+    /// each run. The same nonce always names the same session.
     Open,
-    /// The admin client registers client keys, one in each request, inside its session.
+    /// Registers client keys, one in each request. Only the admin client may, inside its session.
     Register,
 }
 
@@ -42,10 +43,10 @@ impl BundleKind {
     }
 }
 
-/// What proves that a bundle comes from its client.
+/// The proof that a bundle comes from its client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Authenticator {
-    /// Nothing: client authentication `none`.
+    /// No proof: client authentication `none`.
     None,
     /// Ed25519 over the digest of the bundle (`quorate_crypto::bundle_preimage`).
     Signature(Signature),
@@ -70,13 +71,13 @@ impl Wire for Authenticator {
     }
 }
 
-/// A bundle whose form was checked; whether its authenticator holds is the intake's question.
+/// A bundle whose form was checked. The intake checks whether its authenticator holds.
 ///
-/// A handle: what it says of itself and its bytes lie in one allocation, which clones share.
+/// The type is a handle: parsed header and bytes lie in one allocation, which clones share.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bundle(ThinArc<Head, u8>);
 
-/// What is read from the bytes when they arrive.
+/// The fields that the parser has read from the bytes.
 #[derive(PartialEq, Eq)]
 struct Head {
     digest: BundleDigest,
@@ -85,7 +86,7 @@ struct Head {
     session: SessionId,
     number: BundleNo,
     requests: u32,
-    /// Where the content begins: the authenticator stands before it.
+    /// The offset of the content, which follows the authenticator.
     content_at: usize,
     authenticator: Authenticator,
 }
@@ -104,11 +105,11 @@ impl AsRef<[u8]> for Bundle {
 }
 
 impl Bundle {
-    /// Reads a bundle as it travels, authenticator and content: checks the form of the content against
-    /// `limits`, hashes it once and copies all of it once.
+    /// Parses the wire form of a bundle: authenticator and content. Checks the form of the content against `limits`,
+    /// hashes the content once and copies all bytes once.
     ///
     /// # Errors
-    /// When the content is not canonical, exceeds a limit, or contradicts its kind.
+    /// Fails when the content is not canonical, exceeds a limit, or does not fit its kind.
     pub fn parse_sealed(sealed: &[u8], limits: &BodyLimits) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(sealed);
         let authenticator = Authenticator::decode(&mut reader)?;
@@ -116,10 +117,10 @@ impl Bundle {
         Self::build(sealed, content, authenticator, limits, None)
     }
 
-    /// As [`Bundle::parse_sealed`], from its two parts.
+    /// Parses a bundle from its two parts, in the same way as [`Bundle::parse_sealed`].
     ///
     /// # Errors
-    /// As [`Bundle::parse_sealed`].
+    /// Fails in the cases of [`Bundle::parse_sealed`].
     pub fn parse(
         content: &[u8],
         authenticator: Authenticator,
@@ -128,11 +129,11 @@ impl Bundle {
         Self::build(&seal(content, &authenticator), content, authenticator, limits, None)
     }
 
-    /// As [`Bundle::parse_sealed`], for content whose digest is already known to be `digest` (it was computed
-    /// by this replica before and lay on its own checksummed disk).
+    /// Parses a bundle in the same way as [`Bundle::parse_sealed`], without hashing the content. The caller knows
+    /// that its digest is `digest`: this replica has computed it before and stored it on its own checksummed disk.
     ///
     /// # Errors
-    /// As [`Bundle::parse_sealed`].
+    /// Fails in the cases of [`Bundle::parse_sealed`].
     pub fn with_digest(
         sealed: &[u8],
         limits: &BodyLimits,
@@ -205,65 +206,65 @@ impl Bundle {
         if fits { Ok(()) } else { Err(DecodeError::Value("bundle")) }
     }
 
-    /// The digest of the content.
+    /// Returns the digest of the content.
     #[must_use]
     pub fn digest(&self) -> BundleDigest {
         self.head().digest
     }
-    /// What it asks for.
+    /// Returns the kind of the bundle.
     #[must_use]
     pub fn kind(&self) -> BundleKind {
         self.head().kind
     }
-    /// Whose it says it is.
+    /// Returns the client that the content names.
     #[must_use]
     pub fn client(&self) -> ClientId {
         self.head().client
     }
-    /// In which session; zero for [`BundleKind::Open`].
+    /// Returns the session of the bundle; zero for [`BundleKind::Open`].
     #[must_use]
     pub fn session(&self) -> SessionId {
         self.head().session
     }
-    /// Its number in the session, or the nonce of [`BundleKind::Open`].
+    /// Returns the number in the session, or the nonce of [`BundleKind::Open`].
     #[must_use]
     pub fn number(&self) -> BundleNo {
         self.head().number
     }
-    /// How many requests it has.
+    /// Returns the number of requests.
     #[must_use]
     pub fn request_count(&self) -> u32 {
         self.head().requests
     }
-    /// The encoded content.
+    /// Returns the encoded content.
     #[must_use]
     pub fn content(&self) -> &[u8] {
         self.sealed().get(self.head().content_at..).unwrap_or_default()
     }
-    /// Encoded authenticator and content, as they travel.
+    /// Returns the wire form: encoded authenticator and content.
     #[must_use]
     pub fn sealed(&self) -> &[u8] {
         &self.0.slice
     }
-    /// What vouches for it.
+    /// Returns the authenticator.
     #[must_use]
     pub fn authenticator(&self) -> &Authenticator {
         &self.head().authenticator
     }
-    /// Bytes that it counts for in every limit.
+    /// Returns the bytes that count for the bundle in every limit.
     #[must_use]
     pub fn size(&self) -> usize {
         self.content().len()
     }
 
-    /// The requests in order.
+    /// Returns the requests in order.
     pub fn requests(&self) -> impl Iterator<Item = &[u8]> {
         let mut reader = Reader::new(self.content().get(BUNDLE_HEADER_BYTES..).unwrap_or_default());
         std::iter::from_fn(move || reader.bytes("request", usize::MAX).ok())
     }
 }
 
-/// Authenticator and content, as they travel.
+/// Encodes the wire form: authenticator and content.
 fn seal(content: &[u8], authenticator: &Authenticator) -> Vec<u8> {
     let mut sealed = Vec::with_capacity(content.len().saturating_add(AUTHENTICATOR_BYTES_MAX));
     authenticator.encode(&mut sealed);
@@ -291,8 +292,7 @@ impl BundleBuilder {
         Self { content, count: 0 }
     }
 
-    /// Says anew where the bundle belongs: a client that collects requests learns session and number only
-    /// when it sends.
+    /// Replaces session and number. A client that collects requests knows both only when it sends the bundle.
     pub fn address(&mut self, session: SessionId, number: BundleNo) {
         let mut header = Vec::with_capacity(SESSION_AND_NUMBER_BYTES);
         session.encode(&mut header);
@@ -322,7 +322,7 @@ impl BundleBuilder {
         self.content.len()
     }
 
-    /// The finished content.
+    /// Returns the finished content.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         let at = BUNDLE_HEADER_BYTES.saturating_sub(4);
@@ -333,7 +333,7 @@ impl BundleBuilder {
     }
 }
 
-/// The digest of a bundle's content.
+/// Returns the digest of a bundle's content.
 #[must_use]
 pub fn bundle_digest(content: &[u8]) -> BundleDigest {
     BundleDigest(Digest::of(&context::BUNDLE, content))
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_can_be_addressed_late() {
+    fn builder_takes_session_and_number_after_the_requests() {
         let key = PublicKey([7; 32]);
         let mut early = BundleBuilder::new(BundleKind::Requests, key, SESSION, BundleNo(9));
         let mut late = BundleBuilder::new(BundleKind::Requests, key, SessionId::default(), BundleNo(0));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_contradicts_its_kind() {
+    fn bundle_that_does_not_fit_its_kind_is_refused() {
         let build = |kind, session, number, requests: &[&[u8]]| {
             let mut builder = BundleBuilder::new(kind, PublicKey([7; 32]), session, BundleNo(number));
             for request in requests {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_too_large_or_not_canonical() {
+    fn bundle_that_is_too_large_or_not_canonical_is_refused() {
         let limits = BodyLimits { request_bytes_max: 4, bundle_requests_max: 2, ..BodyLimits::default() };
         let build = |requests: &[&[u8]]| {
             let mut builder =

@@ -1,14 +1,14 @@
 //! The canonical codec.
 //!
-//! Little-endian integers of fixed width; lengths and counts are `u32` and have a named limit; no padding, no
-//! optional forms, no trailing bytes. A value has exactly one encoding, because encodings are hashed and
-//! signed. A decoder checks a length against its limit and against the bytes that are really there *before*
-//! it allocates, so a peer's length field can never make a replica allocate more than the peer sent.
+//! Integers are little-endian and have a fixed width. Lengths and counts are `u32` and have a named limit. The codec
+//! has no padding, no optional forms and no trailing bytes. A value has exactly one encoding, because encodings are
+//! hashed and signed. A decoder checks a length against its limit and against the remaining bytes *before* it
+//! allocates. A peer's length field can therefore never make a replica allocate more than the peer sent.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Why bytes are not a value. Always the sender's fault.
+/// The reason why bytes do not decode. The fault is always the sender's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end inside a value.
@@ -20,17 +20,17 @@ pub enum DecodeError {
     /// A length or count exceeds its limit.
     #[error("{what}: {length} exceeds {limit}")]
     TooLong {
-        /// What is too long.
+        /// The name of the value that is too long.
         what: &'static str,
-        /// The length that was claimed.
+        /// The length that the sender claimed.
         length: u64,
         /// The named limit.
         limit: u64,
     },
-    /// A tag that names nothing.
+    /// A tag that names no variant.
     #[error("unknown tag in {0}")]
     Tag(&'static str),
-    /// A field whose value is not allowed.
+    /// A field with a forbidden value.
     #[error("bad value in {0}")]
     Value(&'static str),
 }
@@ -40,17 +40,17 @@ pub trait Wire {
     /// Appends the encoding.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads one value; what follows it stays in the reader.
+    /// Reads one value. The bytes behind it stay in the reader.
     ///
     /// # Errors
-    /// When the bytes are not the canonical encoding of a value.
+    /// Fails when the bytes are not the canonical encoding of a value.
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError>
     where
         Self: Sized;
 
-    /// The encoding as bytes of its own.
+    /// Returns the encoding as a new vector.
     fn to_bytes(&self) -> Vec<u8> {
-        // Most values are small: one allocation and no growing.
+        // Most values are small, so one allocation suffices for them.
         let mut out = Vec::with_capacity(128);
         self.encode(&mut out);
         out
@@ -59,7 +59,7 @@ pub trait Wire {
     /// Reads one value that fills `bytes`.
     ///
     /// # Errors
-    /// As [`Wire::decode`], and when bytes are left over.
+    /// Fails in the cases of [`Wire::decode`], and when bytes are left over.
     fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError>
     where
         Self: Sized,
@@ -84,19 +84,19 @@ impl fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of all of `bytes`.
+    /// Returns a reader of all of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// Returns the bytes that are not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Takes all that is left.
+    /// Takes all remaining bytes.
     pub fn take_rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// One byte.
+    /// Takes one byte.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// Two bytes, little-endian.
+    /// Takes two bytes, little-endian.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// Four bytes, little-endian.
+    /// Takes four bytes, little-endian.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Eight bytes, little-endian.
+    /// Takes eight bytes, little-endian.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// One byte that is 0 or 1.
+    /// Takes one byte that is 0 or 1.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`], or [`DecodeError::Value`] for any other byte.
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes after their `u32` length, of which there may be at most `limit`.
+    /// Takes a `u32` length and that number of bytes, at most `limit`.
     ///
     /// # Errors
     /// [`DecodeError::TooLong`] or [`DecodeError::Truncated`].
@@ -174,15 +174,15 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    /// UTF-8 text after its `u32` length.
+    /// Takes a `u32` length and UTF-8 text of that length.
     ///
     /// # Errors
-    /// As [`Reader::bytes`]; [`DecodeError::Value`] when it is not UTF-8.
+    /// Fails in the cases of [`Reader::bytes`], and with [`DecodeError::Value`] when the bytes are not UTF-8.
     pub fn text(&mut self, what: &'static str, limit: usize) -> Result<&'a str, DecodeError> {
         std::str::from_utf8(self.bytes(what, limit)?).map_err(|_| DecodeError::Value(what))
     }
 
-    /// A `u32` length or count of at most `limit`.
+    /// Takes a `u32` length or count of at most `limit`.
     ///
     /// # Errors
     /// [`DecodeError::TooLong`] or [`DecodeError::Truncated`].
@@ -197,11 +197,11 @@ impl<'a> Reader<'a> {
         if length > limit { Err(too_long()) } else { Ok(length) }
     }
 
-    /// A list of values after their `u32` count. Each value takes at least `least` bytes, so a count that the
-    /// remaining bytes cannot hold is refused before anything is allocated.
+    /// Takes a `u32` count and that number of values. Each value takes at least `least` bytes. A count that the
+    /// remaining bytes cannot hold is therefore refused before any allocation.
     ///
     /// # Errors
-    /// As [`Reader::length`], and whatever `item` returns.
+    /// Fails in the cases of [`Reader::length`], and with each error of `item`.
     pub fn list<T>(
         &mut self,
         what: &'static str,
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// Ends the reading.
+    /// Checks that all bytes are read.
     ///
     /// # Errors
     /// [`DecodeError::Trailing`] when bytes are left.
@@ -229,8 +229,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A length or count as it stands on the wire. What is longer than `u32::MAX` cannot be decoded by anyone:
-/// the limits keep every list far below.
+/// Appends a length or count. A list longer than `u32::MAX` has no encoding that decodes. The limits keep every list
+/// far below that length.
 pub fn put_length(out: &mut Vec<u8>, length: usize) {
     u32::try_from(length).unwrap_or(u32::MAX).encode(out);
 }
@@ -272,7 +272,7 @@ impl Wire for bool {
     }
 }
 
-/// `None` is the byte 0, `Some` the byte 1 and the value.
+/// The encoding of `None` is the byte 0, that of `Some` the byte 1 and the value.
 impl<T: Wire> Wire for Option<T> {
     fn encode(&self, out: &mut Vec<u8>) {
         self.is_some().encode(out);
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_field_never_allocates() {
+    fn length_field_alone_never_allocates() {
         let mut bytes = Vec::new();
         u32::MAX.encode(&mut bytes);
         let mut reader = Reader::new(&bytes);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_encoding() {
+    fn values_have_one_encoding() {
         assert_eq!(Option::<u8>::from_bytes(&[2, 1]), Err(DecodeError::Value("bool")));
         assert_eq!(u8::from_bytes(&[2, 1]), Err(DecodeError::Trailing));
         assert_eq!(u64::from_bytes(&[1, 2]), Err(DecodeError::Truncated));

@@ -7,38 +7,38 @@ use crate::quorum;
 use crate::statement::Domain;
 use std::fmt;
 
-/// One replica's public keys: one signs statements and nothing else, one is its TLS key.
+/// One replica's public keys. One signs statements and nothing else, the other is the TLS key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Key that signs statements.
+    /// The key that signs statements.
     pub sign: PublicKey,
-    /// Key that the other side of a link must show.
+    /// The key that the other side of a link must prove.
     pub link: PublicKey,
 }
 
-/// The replicas of one epoch, with their keys. Never assume that n is constant for ever.
+/// The replicas of one epoch, with their keys. Another epoch may have another n.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Committee {
-    /// Which cluster.
+    /// The id of the cluster.
     pub cluster: ClusterId,
-    /// Which protocol.
+    /// The protocol that the cluster runs.
     pub protocol: ProtocolId,
-    /// Which committee of the cluster.
+    /// The epoch of this committee.
     pub epoch: Epoch,
-    /// Faulty replicas tolerated.
+    /// The number of faulty replicas tolerated.
     pub f: usize,
     /// The replicas, by id.
     pub members: Vec<Member>,
 }
 
 impl Committee {
-    /// How many replicas there are.
+    /// Returns the number of replicas.
     #[must_use]
     pub fn n(&self) -> usize {
         self.members.len()
     }
 
-    /// The replica's keys, `None` for an id that is not a member.
+    /// Returns the replica's keys; `None` for an id that is not a member.
     #[must_use]
     pub fn member(&self, id: ReplicaId) -> Option<&Member> {
         self.members.get(id.index())
@@ -50,36 +50,36 @@ impl Committee {
         id.index() < self.n()
     }
 
-    /// All ids in order.
+    /// Returns all ids in order.
     pub fn ids(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         (0..u16::try_from(self.n()).unwrap_or(u16::MAX)).map(ReplicaId)
     }
 
-    /// All ids but one.
+    /// Returns all ids but one.
     pub fn others(&self, me: ReplicaId) -> impl Iterator<Item = ReplicaId> + use<> {
         self.ids().filter(move |id| *id != me)
     }
 
-    /// The replica at `number mod n`: round-robin leaders.
+    /// Returns the replica at `number mod n`, which is the rule of round-robin leaders.
     #[must_use]
     pub fn rotate(&self, number: u64) -> ReplicaId {
         let n = u64::try_from(self.n()).unwrap_or(1).max(1);
         ReplicaId(u16::try_from(number % n).unwrap_or(0))
     }
 
-    /// [`quorum::byzantine`] for this committee.
+    /// Returns [`quorum::byzantine`] for this committee.
     #[must_use]
     pub fn quorum(&self) -> usize {
         quorum::byzantine(self.n(), self.f)
     }
 
-    /// [`quorum::weak`] for this committee.
+    /// Returns [`quorum::weak`] for this committee.
     #[must_use]
     pub fn weak(&self) -> usize {
         quorum::weak(self.f)
     }
 
-    /// Where this committee's statements are valid.
+    /// Returns the domain in which this committee's statements are valid.
     #[must_use]
     pub fn domain(&self) -> Domain {
         Domain { cluster: self.cluster, protocol: self.protocol, epoch: self.epoch }
@@ -102,7 +102,7 @@ impl ReplicaSet {
         (id.index() / 64, 1u64 << (id.0 % 64))
     }
 
-    /// Adds a replica; false when it was already there (or can be in no committee).
+    /// Adds a replica. Returns false when the set has it already, or when no committee can have it.
     pub fn insert(&mut self, id: ReplicaId) -> bool {
         let (index, bit) = Self::place(id);
         match self.words.get_mut(index) {
@@ -114,7 +114,7 @@ impl ReplicaSet {
         }
     }
 
-    /// Takes a replica out; false when it was not there.
+    /// Removes a replica. Returns false when it was not in the set.
     pub fn remove(&mut self, id: ReplicaId) -> bool {
         let was = self.contains(id);
         let (index, bit) = Self::place(id);
@@ -131,19 +131,19 @@ impl ReplicaSet {
         self.words.get(index).is_some_and(|word| word & bit != 0)
     }
 
-    /// How many are in the set.
+    /// Returns the number of replicas in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| usize::try_from(word.count_ones()).unwrap_or(0)).sum()
     }
 
-    /// Whether nobody is in the set.
+    /// Whether the set has no replica.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// The members in order.
+    /// Returns the replicas of the set in order.
     pub fn iter(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         let set = *self;
         (0..u16::try_from(REPLICAS_MAX).unwrap_or(u16::MAX))
@@ -168,7 +168,7 @@ impl fmt::Debug for ReplicaSet {
     }
 }
 
-/// Encoded as the number of 64-bit words up to the last that is not zero, and the words.
+/// The encoding is the number of 64-bit words up to the last non-zero one, and these words.
 impl Wire for ReplicaSet {
     fn encode(&self, out: &mut Vec<u8>) {
         let used = self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last.saturating_add(1));
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_count_each_once() {
+    fn replica_set_counts_each_replica_once() {
         let mut set = ReplicaSet::EMPTY;
         assert!(set.insert(ReplicaId(3)));
         assert!(!set.insert(ReplicaId(3)));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_have_one_encoding() {
+    fn replica_set_has_one_encoding() {
         for ids in [vec![], vec![0], vec![3, 64], vec![255]] {
             let set: ReplicaSet = ids.into_iter().map(ReplicaId).collect();
             assert_eq!(ReplicaSet::from_bytes(&set.to_bytes()), Ok(set));

@@ -1,21 +1,20 @@
 //! Digests: BLAKE3 in key-derivation mode, one context string for each kind of object.
 //!
-//! A digest under one context can never be taken for a digest under another. The choice of hash function
-//! sits in this file alone.
+//! A digest under one context can never pass for a digest under another. This file alone chooses the hash function.
 
 use blake3::hazmat::{ContextKey, HasherExt as _, hash_derive_key_context};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// A context string, and the key that follows from it: worked out once, because it costs as much as a short digest.
+/// A context string and its key. The key is derived once, because that costs as much as a short digest.
 pub struct Context {
     name: &'static str,
     key: OnceLock<ContextKey>,
 }
 
 impl Context {
-    /// A context of this name.
+    /// Returns the context of this name.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, key: OnceLock::new() }
@@ -26,17 +25,17 @@ impl Context {
     }
 }
 
-/// Contexts. One for each kind of object that is hashed; never reused, never changed.
+/// Contexts: one for each kind of hashed object. A context is never reused and never changed.
 pub mod context {
     use super::Context;
 
     /// Header of a block.
     pub static BLOCK: Context = Context::new("quorate block v1");
-    /// The fixed block of a height at which nothing was decided.
+    /// The fixed block of a height without a decided block.
     pub static NULL_BLOCK: Context = Context::new("quorate null block v1");
     /// Content of a bundle, without its authenticator.
     pub static BUNDLE: Context = Context::new("quorate bundle v1");
-    /// What a client's key signs for a bundle.
+    /// Text that a client's key signs for a bundle.
     pub static BUNDLE_SIGNATURE: Context = Context::new("quorate bundle signature v1");
     /// List of the bundle digests of a block.
     pub static PAYLOAD: Context = Context::new("quorate payload v1");
@@ -52,15 +51,15 @@ pub mod context {
     pub static CHECKPOINT: Context = Context::new("quorate checkpoint v1");
     /// The shared configuration of a cluster.
     pub static GENESIS: Context = Context::new("quorate genesis v1");
-    /// What a replica's key signs.
+    /// Text that a replica's key signs.
     pub static STATEMENT: Context = Context::new("quorate statement v1");
     /// Coefficients of a batch of signature checks.
     pub static BATCH: Context = Context::new("quorate batch coefficients v1");
-    /// A certificate, as the key of the cache of checked ones.
+    /// A certificate, as its key in the cache of verified certificates.
     pub static CERTIFICATE: Context = Context::new("quorate certificate v1");
-    /// Numbers of probes of the bound on delays, which their peers must not foretell.
+    /// Numbers of probes of the bound on delays, which peers must not be able to predict.
     pub static PROBE: Context = Context::new("quorate probe v1");
-    /// A protocol's own composite objects: the first field names the protocol and the object.
+    /// A protocol's own composite objects. The first field names the protocol and the object.
     pub static PROTOCOL: Context = Context::new("quorate protocol object v1");
 }
 
@@ -75,24 +74,25 @@ impl PartialOrd for Digest {
 }
 
 impl Ord for Digest {
-    /// The order of the bytes. Maps of digests compare them all the time, and the first eight bytes nearly always decide:
-    /// no call is needed for these.
+    /// Compares in the order of the bytes. Maps compare digests all the time, and the first eight bytes nearly always
+    /// decide. Their comparison needs no function call.
     fn cmp(&self, other: &Self) -> Ordering {
         self.first().cmp(&other.first()).then_with(|| self.0.cmp(&other.0))
     }
 }
 
 impl Digest {
-    /// All zeros: "none" where a digest is optional (parent of a block without ancestors, unused scope).
+    /// All zeros. It stands for "none" where a digest is optional: the parent of a block without ancestors, an unused
+    /// scope.
     pub const ZERO: Self = Self([0; 32]);
 
-    /// Digest of `bytes` under `context`.
+    /// Returns the digest of `bytes` under `context`.
     #[must_use]
     pub fn of(context: &Context, bytes: &[u8]) -> Self {
         Self(*context.hasher().update(bytes).finalize().as_bytes())
     }
 
-    /// The first eight bytes, as a number that is ordered like them.
+    /// Returns the first eight bytes as a number with the same order.
     fn first(&self) -> u64 {
         self.0.first_chunk().copied().map_or(0, u64::from_be_bytes)
     }
@@ -103,7 +103,7 @@ impl Digest {
         *self == Self::ZERO
     }
 
-    /// The first eight hexadecimal digits, for people.
+    /// Returns the first eight hexadecimal digits, for people.
     #[must_use]
     pub fn short(&self) -> String {
         let mut text = hex(&self.0);
@@ -124,7 +124,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Lower-case hexadecimal text of `bytes`.
+/// Returns lower-case hexadecimal text of `bytes`.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
@@ -136,7 +136,7 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Bytes of a hexadecimal text, `None` when it is not one.
+/// Parses hexadecimal text; `None` for any other text.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> =
@@ -148,7 +148,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     Some(digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
 }
 
-/// A digest computed piece by piece.
+/// A digest that is computed piece by piece.
 #[derive(Clone)]
 pub struct DigestWriter(blake3::Hasher);
 
@@ -165,18 +165,18 @@ impl DigestWriter {
         self
     }
 
-    /// The digest of all that was added.
+    /// Returns the digest of all added bytes.
     #[must_use]
     pub fn finish(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
     }
 }
 
-/// An endless stream of bytes that only the seed decides: coefficients of batch checks.
+/// An endless stream of bytes that only the seed determines. Batch checks draw their coefficients from it.
 pub struct DigestStream(blake3::OutputReader);
 
 impl DigestStream {
-    /// The stream that follows from everything added to `seed`.
+    /// Returns the stream of all bytes that were added to `seed`.
     #[must_use]
     pub fn new(seed: &DigestWriter) -> Self {
         Self(seed.0.finalize_xof())
@@ -188,7 +188,7 @@ impl DigestStream {
     }
 }
 
-/// A 32-byte tag over `bytes` under a secret `key`.
+/// Returns a 32-byte tag over `bytes` under a secret `key`.
 #[must_use]
 pub fn keyed_tag(key: &[u8; 32], bytes: &[u8]) -> [u8; 32] {
     *blake3::keyed_hash(key, bytes).as_bytes()
@@ -199,12 +199,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contexts_separate() {
+    fn digests_under_different_contexts_differ() {
         assert_ne!(Digest::of(&context::BLOCK, b"x"), Digest::of(&context::BUNDLE, b"x"));
     }
 
     #[test]
-    fn digests_are_those_of_the_key_derivation_mode() {
+    fn digest_equals_blake3_key_derivation() {
         for bytes in [&b""[..], b"x", &[7; 5_000]] {
             let expected = blake3::derive_key("quorate block v1", bytes);
             assert_eq!(Digest::of(&context::BLOCK, bytes).0, expected);
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn pieces_equal_whole() {
+    fn digest_in_pieces_equals_digest_of_the_whole() {
         let mut writer = DigestWriter::new(&context::BLOCK);
         writer.update(b"ab").update(b"c");
         assert_eq!(writer.finish(), Digest::of(&context::BLOCK, b"abc"));
     }
 
     #[test]
-    fn hex_round_trip() {
+    fn hexadecimal_text_round_trips() {
         let digest = Digest::of(&context::BLOCK, b"x");
         assert_eq!(from_hex(&digest.to_string()).unwrap(), digest.0);
         assert_eq!(from_hex("abc"), None);

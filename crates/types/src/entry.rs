@@ -1,7 +1,7 @@
-//! What a replica keeps in its log.
+//! Entries of a replica's log.
 //!
-//! The replica decides what is appended and under which mark; `quorate-storage` decides where it lies. Records
-//! of protocols, certificates and proofs are opaque bytes here: a log outlives protocols.
+//! The replica chooses the entries and their marks. `quorate-storage` chooses their place. Records of protocols,
+//! certificates and proofs are opaque bytes in the log, because a log outlives protocols.
 
 use crate::block::{Block, Payload};
 use crate::bundle::Bundle;
@@ -10,11 +10,11 @@ use crate::ids::{BlockId, Height, Incarnation, Kind, View};
 use crate::statement::{Slot, Statement};
 use std::sync::Arc;
 
-/// Position in the stream of what is persisted. `Durable(mark)` says that everything up to it is on disk.
+/// A position in the persist stream. `Durable(mark)` reports that everything up to the mark is on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Mark(pub u64);
 
-/// Below these a slot is dead: refused for ever, so its guard entry may go.
+/// Floors below which a slot is dead. A dead slot is refused for ever, so its guard entry may be dropped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Floors {
     /// Slots with a height below this are dead.
@@ -24,7 +24,7 @@ pub struct Floors {
 }
 
 impl Floors {
-    /// Whether a slot lies below.
+    /// Whether a slot lies below the floors.
     #[must_use]
     pub fn is_dead(&self, slot: &Slot) -> bool {
         let below = slot.height > Height::ZERO && slot.height < self.height;
@@ -32,7 +32,7 @@ impl Floors {
     }
 }
 
-/// Kinds of statements that can have a floor at most.
+/// The largest number of kinds of statements with a floor.
 const FLOOR_KINDS_MAX: usize = 64;
 
 impl Wire for Floors {
@@ -55,33 +55,33 @@ impl Wire for Floors {
 /// One entry of the log.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LogEntry {
-    /// The replica was opened.
+    /// An opening of the replica.
     Incarnation(Incarnation),
-    /// A protocol's record; a later one with the same key replaces it (the replica knows the keys).
+    /// A protocol's record. A later record with the same key replaces it; the replica knows the keys.
     Record(Arc<[u8]>),
-    /// A slot of the guard was filled.
+    /// A statement that has filled a slot of the guard.
     Guard(Statement),
-    /// Slots below these floors are dead.
+    /// Floors of the guard.
     Floors(Floors),
     /// A block's header with the list of its bundles.
     Block(Arc<Block>, Arc<Payload>),
     /// A bundle.
     Body(Bundle),
-    /// This block was decided at this height. Its block and bodies were appended before (none for the null
-    /// block). Heights come in order without gaps.
+    /// A decided block. Its header and bodies precede this entry; the null block has none. Heights follow each other
+    /// without gaps.
     Decided {
         /// The height.
         height: Height,
-        /// What was decided there.
+        /// The id of the decided block.
         id: BlockId,
     },
-    /// A certificate under which something was decided.
+    /// A certificate of a decided block.
     Certificate(Vec<u8>),
     /// A stable checkpoint with its proof.
     Proof(Vec<u8>),
-    /// From here to the matching `BaseEnd` everything that still binds the replica stands once more, so that
-    /// segments before it are needed for decided blocks only.
+    /// The begin of a base. Up to the matching `BaseEnd` the log repeats everything that still binds the replica.
+    /// Segments before the base are therefore needed for decided blocks only.
     BaseBegin,
-    /// End of a base.
+    /// The end of a base.
     BaseEnd,
 }

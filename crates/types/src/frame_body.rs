@@ -1,20 +1,20 @@
-//! What a frame carries.
+//! Bodies of frames.
 
 use crate::bundle::Bundle;
 use bytes::Bytes;
 use std::ops::Deref;
 
-/// The body of a frame. Cloning it, for each peer of a broadcast, copies no byte.
+/// The body of a frame. A clone for each peer of a broadcast copies no byte.
 #[derive(Clone, Debug)]
 pub enum FrameBody {
     /// An encoded message.
     Bytes(Bytes),
-    /// A bundle as the pool holds it.
+    /// A bundle that the pool holds.
     Bundle(Bundle),
 }
 
 impl FrameBody {
-    /// The same bytes, without saying what they are.
+    /// Returns the same bytes without their kind.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         match self {

@@ -1,5 +1,5 @@
-//! Genesis: everything that must be equal at all nodes because it decides whether a body is valid or what the
-//! state is. `ClusterId` is its digest; addresses are not part of it.
+//! Genesis: all configuration that must be equal at all nodes, because validity of bodies or the state depend on it.
+//! `ClusterId` is the digest of genesis. Addresses are no part of it.
 
 use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_length};
 use crate::committee::{Committee, Member};
@@ -7,32 +7,32 @@ use crate::digest::{Digest, context};
 use crate::ids::{ClusterId, Epoch, ProtocolId, PublicKey};
 use crate::limits;
 
-/// How clients prove who they are.
+/// The authentication of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClientAuth {
     /// Ed25519 over each bundle, by the ZIP-215 rule.
     #[default]
     Signature,
-    /// Nothing: benchmarks only.
+    /// No authentication, for benchmarks only.
     None,
 }
 
-/// Limits on bodies. They decide validity, so they are equal everywhere.
+/// Limits on bodies. Validity depends on them, so they are equal at all replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BodyLimits {
-    /// Bytes of one request at most.
+    /// The largest number of bytes of one request.
     pub request_bytes_max: u32,
-    /// Requests in one bundle at most.
+    /// The largest number of requests in one bundle.
     pub bundle_requests_max: u32,
-    /// Bytes of one bundle's content at most.
+    /// The largest number of bytes of one bundle's content.
     pub bundle_bytes_max: u32,
-    /// Bundles in one block at most.
+    /// The largest number of bundles in one block.
     pub block_bundles_max: u32,
-    /// Requests of all bundles of one block at most (one bundle is always allowed).
+    /// The largest number of requests in all bundles of one block. One bundle is always allowed.
     pub block_requests_max: u32,
-    /// Bytes of all bundles of one block at most (one bundle is always allowed).
+    /// The largest number of bytes of all bundles of one block. One bundle is always allowed.
     pub block_bytes_max: u32,
-    /// Bytes of one bundle's results at most.
+    /// The largest number of bytes of one bundle's results.
     pub reply_bytes_max: u32,
 }
 
@@ -53,43 +53,43 @@ impl Default for BodyLimits {
 /// The shared configuration of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Genesis {
-    /// Which protocol of the registry.
+    /// The name of the protocol in the registry.
     pub protocol: ProtocolId,
-    /// Faulty replicas tolerated.
+    /// The number of faulty replicas tolerated.
     pub f: u16,
     /// Both public keys of each replica, by id.
     pub members: Vec<Member>,
-    /// How clients prove who they are.
+    /// The authentication of clients.
     pub client_auth: ClientAuth,
     /// Limits on bodies.
     pub bodies: BodyLimits,
-    /// `W_c`: bundle numbers above a session's floor that may be in use.
+    /// `W_c`: the number of bundle numbers above a session's floor that may be in use.
     pub client_window: u32,
-    /// `CLIENTS_MAX`: sessions that are open at the same time.
+    /// `CLIENTS_MAX`: the largest number of sessions open at the same time.
     pub clients_max: u32,
-    /// K: heights between checkpoints.
+    /// K: the number of heights between checkpoints.
     pub checkpoint_every: u64,
-    /// L: heights above the stable checkpoint that may be in use; a multiple of K and at least 2K.
+    /// L: the number of heights above the stable checkpoint that may be in use. It is a multiple of K and at least 2K.
     pub window: u64,
     /// Name and version of the application.
     pub application: String,
     /// The client that registers client keys.
     pub admin: PublicKey,
-    /// Client keys that are registered from the start.
+    /// Client keys that are registered initially.
     pub clients: Vec<PublicKey>,
     /// The protocol's shared parameters as canonical text (TOML, keys in order).
     pub params: String,
-    /// Random, so that two clusters with equal settings are not the same.
+    /// Random bytes that distinguish two clusters with equal settings.
     pub salt: [u8; 32],
 }
 
-/// What is wrong with a genesis configuration.
+/// An error in a genesis configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field}: {expected}")]
 pub struct BadGenesis {
-    /// Which field.
+    /// The name of the field.
     pub field: &'static str,
-    /// What was expected of it.
+    /// The values that the field may have.
     pub expected: String,
 }
 
@@ -97,13 +97,13 @@ const APPLICATION_BYTES_MAX: usize = 256;
 const PARAMS_BYTES_MAX: usize = 64 << 10;
 
 impl Genesis {
-    /// The digest of the configuration.
+    /// Returns the digest of the configuration.
     #[must_use]
     pub fn cluster_id(&self) -> ClusterId {
         ClusterId(Digest::of(&context::GENESIS, &self.to_bytes()))
     }
 
-    /// The first committee.
+    /// Returns the first committee.
     #[must_use]
     pub fn committee(&self) -> Committee {
         Committee {
@@ -115,11 +115,10 @@ impl Genesis {
         }
     }
 
-    /// Checks every field against its range, and fields against each other. Whether n suits f is for the
-    /// protocol to say.
+    /// Checks every field against its range, and fields against each other. The protocol checks whether n suits f.
     ///
     /// # Errors
-    /// Names the first field that is out of range and what was expected.
+    /// Fails with the first field that is out of range and its expected range.
     pub fn check(&self) -> Result<(), BadGenesis> {
         let n = self.members.len();
         let bad = |field, expected: String| Err(BadGenesis { field, expected });
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_id_binds_every_field() {
+    fn cluster_id_binds_every_field() {
         let base = genesis();
         assert_eq!(base.check(), Ok(()));
         assert_eq!(Genesis::from_bytes(&base.to_bytes()).as_ref(), Ok(&base));
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_holds_two_intervals() {
+    fn window_has_at_least_two_checkpoint_intervals() {
         for (every, window, good) in [(128, 256, true), (128, 128, false), (128, 300, false), (1, 4, false)] {
             let genesis = Genesis { checkpoint_every: every, window, ..genesis() };
             assert_eq!(genesis.check().is_ok(), good, "K={every} L={window}");

@@ -1,7 +1,7 @@
-//! Names of things. All are plain values with a fixed encoding.
+//! Identifiers and numbers. All are plain values with a fixed encoding.
 //!
-//! Arithmetic on numbers that a peer may have chosen saturates: the largest view or height is never reached
-//! by counting, and a peer that sends it must not be able to stop a replica by overflow.
+//! Arithmetic on numbers saturates, because a peer may have chosen them. Counting never reaches the largest view or
+//! height. A peer that sends it cannot stop a replica by overflow.
 
 use crate::codec::{DecodeError, Reader, Wire};
 use crate::digest::{Digest, hex};
@@ -37,26 +37,26 @@ macro_rules! number {
 macro_rules! counting {
     ($name:ident) => {
         impl $name {
-            /// The smallest.
+            /// The smallest number.
             pub const ZERO: Self = Self(0);
-            /// The largest; never reached by counting.
+            /// The largest number. Counting never reaches it.
             pub const MAX: Self = Self(u64::MAX);
-            /// The next one (saturating).
+            /// Returns the next number (saturating).
             #[must_use]
             pub const fn next(self) -> Self {
                 self.plus(1)
             }
-            /// `count` further (saturating).
+            /// Adds `count` (saturating).
             #[must_use]
             pub const fn plus(self, count: u64) -> Self {
                 Self(self.0.saturating_add(count))
             }
-            /// `count` before (saturating at zero).
+            /// Subtracts `count` (saturating at zero).
             #[must_use]
             pub const fn minus(self, count: u64) -> Self {
                 Self(self.0.saturating_sub(count))
             }
-            /// How far this lies above `earlier`; zero when it does not.
+            /// Returns the distance above `earlier`; zero when this number is not above it.
             #[must_use]
             pub const fn since(self, earlier: Self) -> u64 {
                 self.0.saturating_sub(earlier.0)
@@ -74,7 +74,7 @@ number! {
     View, u64, u64
 }
 number! {
-    /// Place in the decided sequence; 0 is the genesis state.
+    /// A place in the decided sequence; 0 is the genesis state.
     Height, u64, u64
 }
 number! {
@@ -82,7 +82,7 @@ number! {
     Epoch, u64, u64
 }
 number! {
-    /// Nanoseconds since the replica's (or the simulation's) own start. Never wall-clock time.
+    /// Nanoseconds since the start of the replica or of the simulation. They are never wall-clock time.
     Time, u64, u64
 }
 number! {
@@ -90,7 +90,7 @@ number! {
     Incarnation, u64, u64
 }
 number! {
-    /// Number of a bundle inside its session: 1, 2, 3 …
+    /// The number of a bundle inside its session: 1, 2, 3 …
     BundleNo, u64, u64
 }
 counting!(View);
@@ -100,7 +100,7 @@ counting!(Incarnation);
 counting!(BundleNo);
 
 impl ReplicaId {
-    /// This id as a position in a list of the committee.
+    /// Returns the id as a position in a list of the committee.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -114,7 +114,7 @@ macro_rules! digest_id {
         pub struct $name(pub Digest);
 
         impl $name {
-            /// All zeros: none.
+            /// All zeros, which stands for none.
             pub const ZERO: Self = Self(Digest::ZERO);
         }
         impl fmt::Debug for $name {
@@ -148,19 +148,19 @@ impl Wire for Digest {
 }
 
 digest_id! {
-    /// Digest of a block's header.
+    /// The digest of a block's header.
     BlockId
 }
 digest_id! {
-    /// Digest of the list of bundle digests that a block carries.
+    /// The digest of the list of bundle digests that a block carries.
     PayloadId
 }
 digest_id! {
-    /// Digest of a bundle's content, without its authenticator.
+    /// The digest of a bundle's content, without its authenticator.
     BundleDigest
 }
 digest_id! {
-    /// Digest of the genesis configuration: which cluster this is.
+    /// The digest of the genesis configuration, which identifies the cluster.
     ClusterId
 }
 
@@ -171,23 +171,23 @@ macro_rules! name16 {
         pub struct $name(pub [u8; 16]);
 
         impl $name {
-            /// The name as 16 bytes of zero-padded ASCII.
+            /// Returns the name as 16 bytes of zero-padded ASCII.
             ///
             /// # Panics
-            /// When the name is empty, longer than 16 bytes or not printable ASCII. Meant for constants, where
-            /// that stops the compiler.
+            /// Panics when the name is empty, longer than 16 bytes or not printable ASCII. The function is meant for
+            /// constants, whose panics stop the compiler.
             #[must_use]
-            #[allow(clippy::panic, clippy::indexing_slicing, reason = "meant for constants: stops the compiler")]
+            #[allow(clippy::panic, clippy::indexing_slicing, reason = "meant for constants: a panic stops the compiler")]
             pub const fn new(name: &str) -> Self {
                 let bytes = name.as_bytes();
                 if bytes.is_empty() || bytes.len() > 16 {
-                    panic!("a name has 1 to 16 bytes");
+                    panic!("a name must have 1 to 16 bytes");
                 }
                 let mut padded = [0; 16];
                 let mut i = 0;
                 while i < bytes.len() {
                     if !bytes[i].is_ascii_graphic() {
-                        panic!("a name is printable ASCII");
+                        panic!("a name must be printable ASCII");
                     }
                     padded[i] = bytes[i];
                     i += 1;
@@ -195,14 +195,14 @@ macro_rules! name16 {
                 Self(padded)
             }
 
-            /// The name from text that was read somewhere; `None` when it is not a name.
+            /// Parses a name from configuration or input; `None` for text that is no name.
             #[must_use]
             pub fn parse(name: &str) -> Option<Self> {
                 let fits = !name.is_empty() && name.len() <= 16 && name.bytes().all(|b| b.is_ascii_graphic());
                 fits.then(|| Self::new(name))
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 let text = self.0.split(|b| *b == 0).next().unwrap_or_default();
@@ -223,7 +223,7 @@ macro_rules! name16 {
             fn encode(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.0);
             }
-            /// Refuses what is not printable ASCII padded with zeros.
+            /// Refuses bytes that are not printable ASCII padded with zeros.
             fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 let bytes: [u8; 16] = reader.array()?;
                 let length = bytes.iter().position(|b| *b == 0).unwrap_or(16);
@@ -236,19 +236,19 @@ macro_rules! name16 {
 }
 
 name16! {
-    /// What a statement or a message is: "vote", "prepare". Kinds that begin with `host.` are the host's.
+    /// The kind of a statement or message: "vote", "prepare". Kinds that begin with `host.` belong to the host.
     Kind
 }
 name16! {
-    /// Name of a protocol in the registry.
+    /// The name of a protocol in the registry.
     ProtocolId
 }
 
-/// An Ed25519 public key, not yet checked to be one. Also the identity of a client.
+/// The bytes of an Ed25519 public key, not checked to be a valid one. They are also the identity of a client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// A client is its public key.
+/// The id of a client, which is its public key.
 pub type ClientId = PublicKey;
 
 impl fmt::Debug for PublicKey {
@@ -270,8 +270,8 @@ impl Wire for PublicKey {
     }
 }
 
-/// A 64-byte signature. Under ZIP 215 one statement has many valid ones: never compare signatures to tell
-/// statements apart.
+/// A 64-byte signature. Under ZIP 215 one statement has many valid signatures, so code must never distinguish
+/// statements by their signatures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Signature(pub [u8; 64]);
 
@@ -289,12 +289,12 @@ impl Wire for Signature {
     }
 }
 
-/// A run of a client: where in the decided sequence it was opened (height, index in the block).
+/// A run of a client. The id is the place of its opening in the decided sequence: height and index in the block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId {
-    /// Height of the block that opened the session.
+    /// The height of the block that opened the session.
     pub height: Height,
-    /// Position of the opening bundle in that block's payload.
+    /// The position of the opening bundle in that block's payload.
     pub index: u32,
 }
 
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_padded_and_checked() {
+    fn names_are_padded_and_validated() {
         let kind = Kind::new("prepare");
         assert_eq!(kind.as_str(), "prepare");
         assert_eq!(Kind::from_bytes(&kind.to_bytes()), Ok(kind));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_saturates() {
+    fn arithmetic_saturates() {
         assert_eq!(View::MAX.next(), View::MAX);
         assert_eq!(Height::ZERO.minus(1), Height::ZERO);
         assert_eq!(Height(3).since(Height(5)), 0);

@@ -1,16 +1,16 @@
-//! The cost ledger: counters per unit of work. Every rule of the hot path has one, `status` shows them and
-//! tests assert them.
+//! The cost ledger: counters per unit of work. Every rule of the hot path has a counter. `status` shows the counters,
+//! and tests assert them.
 
 macro_rules! ledger {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What the work so far has cost. Parts of a node count for themselves; the node adds them up.
+        /// The cost of all work so far. Each part of a node has its own ledger, and the node adds them up.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Ledger {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Ledger {
-            /// Name and value of every counter.
+            /// Returns name and value of every counter.
             #[must_use]
             pub fn entries(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),*]
@@ -21,7 +21,7 @@ macro_rules! ledger {
                 $(self.$name = self.$name.wrapping_add(other.$name);)*
             }
 
-            /// What was added since `earlier`.
+            /// Returns the difference to the `earlier` ledger.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(earlier.$name)),* }
@@ -39,7 +39,7 @@ ledger! {
     blocks,
     /// Passes of the loop.
     turns,
-    /// Returns from the poll that the loop sleeps in.
+    /// Wake-ups of the loop from its poll.
     wakeups,
     /// Reads from sockets.
     reads,
@@ -47,9 +47,9 @@ ledger! {
     writes,
     /// Writes to the log.
     log_writes,
-    /// Synchronisations with the disk: of the log, of snapshots, of the names of their files.
+    /// Syncs: of the log, of snapshots, of the folder with their names.
     syncs,
-    /// The most syncs that one turn ever made.
+    /// The largest number of syncs in one turn.
     turn_syncs_max,
     /// Bytes read from sockets.
     bytes_in,
@@ -63,7 +63,7 @@ ledger! {
     body_bytes_hashed,
     /// Bytes of bodies copied in user space after the TLS library has handed out plain text.
     body_bytes_copied,
-    /// Bytes of bodies that were new here.
+    /// Bytes of bodies that were new to this replica.
     body_bytes_new,
     /// Signatures made.
     signatures_made,
@@ -79,7 +79,7 @@ ledger! {
     cache_hits,
     /// Allocations of the heap on the thread of the loop.
     allocations,
-    /// Those of them that were made by the application.
+    /// Allocations that the application made, which `allocations` includes.
     allocations_application,
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adds_and_subtracts() {
+    fn ledgers_add_and_subtract() {
         let mut sum = Ledger { syncs: 2, ..Ledger::default() };
         let before = sum;
         sum.add(&Ledger { syncs: 3, reads: 1, ..Ledger::default() });

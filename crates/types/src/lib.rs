@@ -1,12 +1,12 @@
 //! # quorate-types
 //!
-//! The words that all other crates share: ids, digests, blocks, bundles, replies, the committee, quorum
-//! sizes, the canonical codec and the limits. Plain data without behaviour of its own: no I/O, no clock, no
-//! randomness, nothing of Quorate's below it, so that tools and foreign clients can use it alone.
+//! The types that all other crates share: ids, digests, blocks, bundles, replies, the committee, quorum sizes, the
+//! canonical codec and the limits. They are plain data without I/O, clock or randomness. The crate depends on no other
+//! crate of Quorate, so tools and foreign clients can use it alone.
 //!
-//! * Encoding: [`codec`]; little-endian, fixed width, no trailing bytes, canonical.
-//! * Everything a peer can make grow has a named bound in [`limits`].
-//! * Quorum sizes are functions in [`quorum`] and nowhere else.
+//! * [`codec`] has the encoding: little-endian, fixed width, no trailing bytes, canonical.
+//! * [`limits`] has a named bound for everything that a peer can make grow.
+//! * [`quorum`] has all quorum sizes, as functions. No other module computes one.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 

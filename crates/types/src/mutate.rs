@@ -1,11 +1,11 @@
-//! Bytes that are nearly right: valid encodings, changed a little.
+//! Mutations of valid encodings.
 //!
-//! Decoders and handlers are tried with them: arbitrary bytes fall at the first check, and what was valid a moment ago
-//! gets further. Everything follows from the generator that is handed in.
+//! Tests feed them to decoders and handlers. Arbitrary bytes fail the first check, but a slightly changed encoding
+//! passes further. The generator that the caller gives determines every change.
 
 use crate::rng::Rng;
 
-/// Numbers at which checks have their edges; also as they stand in fewer bytes.
+/// Numbers at the edges of checks. Narrower fields take their low bytes.
 const EXTREMES: [u64; 14] = [
     0,
     1,
@@ -22,12 +22,12 @@ const EXTREMES: [u64; 14] = [
     u64::MAX - 1,
     u64::MAX,
 ];
-/// How wide numbers are on the wire and on disk.
+/// Widths in bytes of numbers on the wire and on disk.
 const WIDTHS: [usize; 4] = [1, 2, 4, 8];
-/// A change that makes bytes longer adds at most so many.
+/// The largest number of bytes that one change adds.
 const GROWTH_MAX: usize = 64;
 
-/// Bytes that mean nothing, at most so many; short ones are more frequent.
+/// Returns at most `length_max` random bytes. Short results are more frequent.
 pub fn arbitrary(rng: &mut Rng, length_max: usize) -> Vec<u8> {
     let longest = rng.index(length_max.saturating_add(1));
     let length = rng.index(longest.saturating_add(1));
@@ -39,7 +39,7 @@ pub fn arbitrary(rng: &mut Rng, length_max: usize) -> Vec<u8> {
     bytes
 }
 
-/// Changes a few places; lengths may change with them. `other` is where pieces come from: another encoding of the same
+/// Changes a few places, and possibly the length. Inserted pieces come from `other`: another encoding of the same
 /// kind, or any bytes.
 pub fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..changes(rng) {
@@ -57,14 +57,14 @@ pub fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-/// As [`mutate`], and no byte is added or taken away.
+/// Changes a few places in the same way as [`mutate`], and keeps the length.
 pub fn nudge(rng: &mut Rng, bytes: &mut [u8], other: &[u8]) {
     for _ in 0..changes(rng) {
         nudge_once(rng, bytes, other);
     }
 }
 
-/// Mostly one change, rarely many.
+/// Draws the number of changes: mostly one, rarely many.
 fn changes(rng: &mut Rng) -> u32 {
     (rng.next_u64() | 1 << 4).trailing_zeros().saturating_add(1)
 }
@@ -96,7 +96,7 @@ fn nudge_once(rng: &mut Rng, bytes: &mut [u8], other: &[u8]) {
     }
 }
 
-/// An extreme number, or one near the length of what it stands in: lengths and counts are numbers like others.
+/// Draws an extreme number, or one near `length`, because lengths and counts are numbers too.
 fn extreme(rng: &mut Rng, length: usize) -> u64 {
     let near = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(2).saturating_sub(rng.below(5));
     match rng.below(3) {
@@ -105,7 +105,7 @@ fn extreme(rng: &mut Rng, length: usize) -> u64 {
     }
 }
 
-/// Adds to a little-endian number of any width, with carry, as if there were nothing above it.
+/// Adds to a little-endian number of any width. A carry beyond the width is lost.
 fn add(number: Option<&mut [u8]>, by: u64) {
     let Some(number) = number else { return };
     let mut read = [0; 8];
@@ -131,7 +131,7 @@ fn remove(rng: &mut Rng, bytes: &mut Vec<u8>) {
     bytes.drain(from..from.saturating_add(length).min(bytes.len()));
 }
 
-/// Puts a piece of `other`, or a piece of the bytes once more, somewhere.
+/// Inserts a piece of `other`, or a copy of a piece of `bytes`, at a random place.
 fn insert(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     let at = rng.index(bytes.len().saturating_add(1));
     let source = if rng.chance(500_000) { other } else { bytes.as_slice() };
@@ -141,10 +141,10 @@ fn insert(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     bytes.splice(at..at, piece);
 }
 
-/// The beginning of the bytes and the end of `other`.
+/// Joins the beginning of `bytes` and the end of `other`.
 fn splice(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     let at = rng.index(bytes.len().saturating_add(1));
-    // Mostly where both have the same field.
+    // Both halves mostly meet at the same offset, so that fields match.
     let from = if rng.chance(700_000) { at } else { rng.index(other.len().saturating_add(1)) };
     bytes.truncate(at);
     bytes.extend_from_slice(other.get(from..).unwrap_or_default());
@@ -156,7 +156,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_nudge_changes_bytes_and_never_their_number() {
+    fn nudge_changes_bytes_and_keeps_the_length() {
         let (base, other) = ([7u8; 40], [9u8; 60]);
         let (mut changed, mut seen) = (0, BTreeSet::new());
         for seed in 0..2_000 {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mutation_is_shorter_longer_or_spliced_and_stays_in_proportion() {
+    fn mutate_shortens_lengthens_and_splices_within_bounds() {
         let (base, other) = (vec![7u8; 40], vec![9u8; 60]);
         let (mut shorter, mut longer, mut spliced) = (0, 0, 0);
         for seed in 0..2_000 {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_change_is_no_trouble() {
+    fn empty_input_is_mutated_without_panic() {
         for seed in 0..1_000 {
             let mut bytes = Vec::new();
             mutate(&mut Rng::new(seed), &mut bytes, &[]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_carry() {
+    fn addition_carries_between_bytes() {
         let mut bytes = [0xff, 0, 5];
         add(bytes.get_mut(..2), 1);
         assert_eq!(bytes, [0, 1, 5]);

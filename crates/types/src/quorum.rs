@@ -1,31 +1,31 @@
-//! Quorum sizes, by the name of what each is for. No other file computes one.
+//! Quorum sizes, each under the name of its purpose. No other file computes one.
 
-/// Faulty replicas that `n` tolerate under partial synchrony: the largest f with n >= 3f + 1.
+/// Returns the number of faulty replicas that `n` tolerate under partial synchrony: the largest f with n >= 3f + 1.
 #[must_use]
 pub const fn byzantine_faults(n: usize) -> usize {
     n.saturating_sub(1) / 3
 }
 
-/// Faulty replicas that `n` tolerate under synchrony: the largest f with n >= 2f + 1.
+/// Returns the number of faulty replicas that `n` tolerate under synchrony: the largest f with n >= 2f + 1.
 #[must_use]
 pub const fn synchronous_faults(n: usize) -> usize {
     n.saturating_sub(1) / 2
 }
 
-/// ceil((n + f + 1) / 2): any two such quorums share an honest replica. Equals
-/// 2f + 1 when n = 3f + 1; for larger n a plain 2f + 1 would not intersect.
+/// Returns ceil((n + f + 1) / 2). Any two such quorums share an honest replica. The size is 2f + 1 when n = 3f + 1. For
+/// larger n, quorums of 2f + 1 would not intersect.
 #[must_use]
 pub const fn byzantine(n: usize, f: usize) -> usize {
     n.saturating_add(f).saturating_add(2) / 2
 }
 
-/// f + 1: at least one of them is honest.
+/// Returns f + 1: at least one replica of such a quorum is honest.
 #[must_use]
 pub const fn weak(f: usize) -> usize {
     f.saturating_add(1)
 }
 
-/// n - f: as many as can be waited for, because f may never answer.
+/// Returns n - f: the largest number of answers that a replica can wait for, because f replicas may never answer.
 #[must_use]
 pub const fn all_honest(n: usize, f: usize) -> usize {
     n.saturating_sub(f)
@@ -35,13 +35,13 @@ pub const fn all_honest(n: usize, f: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// All subsets of n replicas of exactly `size`, as bit masks.
+    /// Returns all subsets of n replicas with exactly `size` replicas, as bit masks.
     fn subsets(n: usize, size: usize) -> Vec<u32> {
         (0u32..1 << n).filter(|set| usize::try_from(set.count_ones()).unwrap() == size).collect()
     }
 
-    /// By brute force: any two quorums share more than f replicas, hence an honest one; one less does not do;
-    /// and n - f honest replicas can form one.
+    /// Checks by brute force: any two quorums share more than f replicas, hence an honest one. Quorums that are
+    /// smaller by one do not. The n - f honest replicas can form a quorum.
     #[test]
     fn byzantine_quorums_intersect_in_an_honest_replica() {
         for n in 1..=13usize {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_sizes() {
+    fn sizes_are_the_usual_ones_at_the_smallest_n() {
         for f in 0..40 {
             assert_eq!(byzantine(3 * f + 1, f), 2 * f + 1);
             assert_eq!(byzantine_faults(3 * f + 1), f);

@@ -1,4 +1,5 @@
-//! Replies: what one replica says a bundle resulted in. A client believes f + 1 equal result digests.
+//! Replies: one replica's outcome for a bundle. A client accepts a result when f + 1 replicas send equal result
+//! digests.
 
 use crate::codec::{DecodeError, Reader, Wire, put_bytes};
 use crate::digest::{Digest, context};
@@ -6,34 +7,34 @@ use crate::ids::{BundleDigest, BundleNo, ReplicaId, SessionId, View};
 use crate::limits::{BUNDLE_REQUESTS_CEILING, REPLY_BYTES_CEILING};
 use std::sync::Arc;
 
-/// What became of a bundle. The encoded outcome is what the result digest covers.
+/// The outcome of a bundle. The result digest covers the encoded outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Executed; one result for each request.
+    /// The requests were executed. Each has one result.
     Done(Vec<Vec<u8>>),
-    /// The session is unknown or was evicted, or belongs to another client: nothing was executed.
+    /// The session is unknown or evicted, or belongs to another client. Nothing was executed.
     NoSession,
     /// A session was opened.
     Opened(SessionId),
-    /// The client is not registered: no session was opened.
+    /// The client is not registered, so no session was opened.
     NotRegistered,
-    /// This many keys are newly registered.
+    /// The number of newly registered keys.
     Registered(u32),
-    /// Only the admin client registers keys, and only while there is room.
+    /// The keys were not registered: the client is not the admin client, or there is no room.
     NotAllowed,
-    /// Executed before, and the results are no longer kept.
+    /// The bundle was executed before, and its results are no longer kept.
     Forgotten,
-    /// Another bundle was ordered under this number before; this one was not executed.
+    /// Another bundle was ordered under this number before. This one was not executed.
     Superseded,
-    /// The number lies too far above the floor of the session; not executed.
+    /// The number lies too far above the floor of the session. The bundle was not executed.
     OutOfWindow,
-    /// Executed, and the results exceed the limit on replies.
+    /// The bundle was executed, and its results exceed the limit on replies.
     TooLarge,
 }
 
 impl Outcome {
-    /// The results inside an encoded [`Outcome::Done`], without copying them; `None` when `encoded` is
-    /// anything else or malformed.
+    /// Returns the results inside an encoded [`Outcome::Done`], without copying them. Returns `None` for any other or
+    /// malformed outcome.
     #[must_use]
     pub fn results(encoded: &[u8]) -> Option<Results<'_>> {
         let (0, rest) = encoded.split_first().map(|(tag, rest)| (*tag, rest))? else {
@@ -50,7 +51,7 @@ impl Outcome {
     }
 }
 
-/// The results of one bundle, in the order of its requests. Made by [`Outcome::results`].
+/// The results of one bundle, in the order of its requests. [`Outcome::results`] creates it.
 #[derive(Clone, Debug)]
 pub struct Results<'a> {
     reader: Reader<'a>,
@@ -120,17 +121,17 @@ impl Wire for Outcome {
     }
 }
 
-/// The reply of one replica to one bundle. View and leader stand outside the digest: the client believes the
-/// highest view that f + 1 replies reach.
+/// The reply of one replica to one bundle. The digest does not cover view and leader. The client accepts the highest
+/// view that f + 1 replies reach.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplyBundle {
-    /// Session of the bundle; zero for one that opens a session.
+    /// The session of the bundle; zero for one that opens a session.
     pub session: SessionId,
-    /// Number of the bundle, or the nonce of one that opens a session.
+    /// The number of the bundle, or the nonce of one that opens a session.
     pub number: BundleNo,
-    /// Which content it answers.
+    /// The digest of the bundle.
     pub bundle: BundleDigest,
-    /// Digest of `outcome`.
+    /// The digest of `outcome`.
     pub result: Digest,
     /// An encoded [`Outcome`], shared with the session that keeps it for retransmissions.
     pub outcome: Arc<[u8]>,
@@ -141,7 +142,7 @@ pub struct ReplyBundle {
 }
 
 impl ReplyBundle {
-    /// The digest that clients compare.
+    /// Returns the digest that clients compare.
     #[must_use]
     pub fn result_digest(outcome: &[u8]) -> Digest {
         Digest::of(&context::RESULT, outcome)
@@ -177,7 +178,7 @@ mod tests {
     use crate::ids::Height;
 
     #[test]
-    fn results_are_read_in_place() {
+    fn results_are_read_without_copying() {
         let whole = Outcome::Done(vec![b"one".to_vec(), vec![], b"three".to_vec()]).to_bytes();
         let results = Outcome::results(&whole).unwrap();
         assert_eq!(results.len(), 3);
@@ -188,7 +189,7 @@ mod tests {
         assert!(Outcome::results(&[&whole[..], b"x"].concat()).is_none());
         assert!(Outcome::results(&Outcome::NoSession.to_bytes()).is_none());
         let many = [&[0u8][..], &u32::MAX.to_le_bytes()].concat();
-        assert!(Outcome::results(&many).is_none(), "a count is not believed");
+        assert!(Outcome::results(&many).is_none(), "a count larger than the bytes was accepted");
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Pseudo-random numbers for simulation, jitter and load: xoshiro256++ seeded by SplitMix64.
 //!
-//! Written here because a stored seed must mean the same run in five years. Never for keys.
+//! The crate has its own generator because a stored seed must give the same run in five years. No key may come from it.
 
-/// A generator that its seed decides completely.
+/// A generator that its seed determines completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// The generator of `seed`.
+    /// Returns the generator of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
@@ -23,13 +23,13 @@ impl Rng {
         Self { state }
     }
 
-    /// A generator of its own for one purpose, so that drawing more numbers for one does not shift another.
+    /// Returns a separate generator for one purpose. Drawing more numbers for one purpose then shifts no other.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -40,9 +40,9 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`, all equally likely; 0 when `bound` is 0.
+    /// Draws a number below `bound`, all equally likely; 0 when `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The high half of a 128-bit product; what would be biased is drawn again (Lemire 2019).
+        // The result is the high half of a 128-bit product. A draw that would bias it is repeated (Lemire 2019).
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
         loop {
             let product = u128::from(self.next_u64()).wrapping_mul(u128::from(bound));
@@ -53,7 +53,7 @@ impl Rng {
         }
     }
 
-    /// A number in `low..=high`.
+    /// Draws a number in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         let span = high.saturating_sub(low);
         if span == u64::MAX {
@@ -63,17 +63,17 @@ impl Rng {
         }
     }
 
-    /// A position in a list of `length`.
+    /// Draws a position in a list of `length`.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(u64::try_from(length).unwrap_or(u64::MAX))).unwrap_or(0)
     }
 
-    /// True in `per_million` of a million draws.
+    /// Returns true in `per_million` of a million draws.
     pub fn chance(&mut self, per_million: u32) -> bool {
         self.below(1_000_000) < u64::from(per_million)
     }
 
-    /// One of `values`, `None` when there is none.
+    /// Draws one of `values`; `None` when there is none.
     pub fn pick<'a, T>(&mut self, values: &'a [T]) -> Option<&'a T> {
         let index = self.index(values.len());
         values.get(index)
@@ -87,11 +87,11 @@ impl Rng {
         }
     }
 
-    /// An exponentially distributed span with this mean, at most 16 times the mean. Integers only: the same
-    /// on every machine.
+    /// Draws an exponentially distributed span with this mean, at most 16 times the mean. It uses integers only, so
+    /// the result is the same on every machine.
     pub fn exponential_ns(&mut self, mean_ns: u64) -> u64 {
-        // -ln(u) = ln 2 * (leading zeros + fraction); the fraction is linear between powers of two, which is
-        // within 6 % of the exact value and needs no floating point.
+        // -ln(u) = ln 2 * (leading zeros + fraction). The fraction is linear between powers of two. That is within 6
+        // % of the exact value, and needs no floating point.
         let bits = self.next_u64() | 1;
         let zeros = bits.leading_zeros();
         let mantissa = bits.checked_shl(zeros).unwrap_or(0) << 1;
@@ -108,9 +108,9 @@ impl Rng {
 mod tests {
     use super::*;
 
-    /// The numbers of a seed are a promise: stored seeds must mean the same run for ever.
+    /// Stored seeds must give the same run for ever, so the numbers of a seed may never change.
     #[test]
-    fn the_stream_is_pinned() {
+    fn stream_of_a_seed_never_changes() {
         let mut rng = Rng::new(1);
         let numbers: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
         let expected: Vec<u64> =
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn below_stays_below_and_reaches_all() {
+    fn below_is_uniform_and_respects_its_bound() {
         let mut rng = Rng::new(7);
         let mut seen = [0u32; 5];
         for _ in 0..5_000 {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_has_its_mean() {
+    fn exponential_span_has_its_mean() {
         let mut rng = Rng::new(3);
         let sum: u64 = (0..100_000).map(|_| rng.exponential_ns(1_000)).sum();
         assert!((950..1_070).contains(&(sum / 100_000)), "{}", sum / 100_000);

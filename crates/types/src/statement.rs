@@ -1,56 +1,56 @@
-//! What a replica's key signs.
+//! Statements: everything that a replica's key signs.
 
 use crate::codec::{DecodeError, Reader, Wire};
 use crate::digest::Digest;
 use crate::ids::{ClusterId, Epoch, Height, Kind, ProtocolId, View};
 
-/// Where a statement is valid. With the statement it is all that a replica's key ever signs.
+/// The domain in which a statement is valid. A replica's key signs only a domain together with a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Domain {
-    /// Which cluster.
+    /// The id of the cluster.
     pub cluster: ClusterId,
-    /// Which protocol of the registry.
+    /// The name of the protocol in the registry.
     pub protocol: ProtocolId,
-    /// Which committee.
+    /// The epoch of the committee.
     pub epoch: Epoch,
 }
 
-/// A slot and what fills it.
+/// A slot and its subject.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Statement {
-    /// What is said.
+    /// The kind of the statement.
     pub kind: Kind,
-    /// The view it is said in; 0 where views mean nothing.
+    /// The view of the statement; 0 for statements without a view.
     pub view: View,
-    /// The height it is said about; 0 for statements about a view only.
+    /// The height of the statement; 0 for statements about a view only.
     pub height: Height,
-    /// Zero except where one may speak once per branch.
+    /// Zero, except for a kind of which a replica may sign one statement per branch.
     pub scope: Digest,
-    /// What fills the slot: the id of a block, or the digest of the rest of the message.
+    /// The subject that fills the slot: the id of a block, or the digest of the rest of the message.
     pub subject: Digest,
 }
 
-/// A statement without its subject: what may be filled only once.
+/// A statement without its subject. A replica may fill a slot only once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Slot {
-    /// What is said.
+    /// The kind of the statement.
     pub kind: Kind,
-    /// In which view.
+    /// The view of the statement.
     pub view: View,
-    /// About which height.
+    /// The height of the statement.
     pub height: Height,
-    /// On which branch.
+    /// The branch of the statement; zero for most kinds.
     pub scope: Digest,
 }
 
 impl Statement {
-    /// A statement whose scope is zero.
+    /// Returns a statement whose scope is zero.
     #[must_use]
     pub const fn new(kind: Kind, view: View, height: Height, subject: Digest) -> Self {
         Self { kind, view, height, scope: Digest::ZERO, subject }
     }
 
-    /// The slot that this statement fills.
+    /// Returns the slot that this statement fills.
     #[must_use]
     pub const fn slot(&self) -> Slot {
         Slot { kind: self.kind, view: self.view, height: self.height, scope: self.scope }

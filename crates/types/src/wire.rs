@@ -1,4 +1,4 @@
-//! What travels: the frames of links between replicas, and the messages between clients and replicas.
+//! The wire format: frames of links between replicas, and messages between clients and replicas.
 //! `docs/wire.md` describes this file and carries its hash.
 
 use crate::bundle::Authenticator;
@@ -17,7 +17,7 @@ pub enum Lane {
     Consensus,
     /// Bodies.
     Bodies,
-    /// What helps a laggard.
+    /// Blocks, ids and snapshots for a laggard.
     CatchUp,
 }
 
@@ -25,7 +25,7 @@ impl Lane {
     /// All lanes in their order.
     pub const ALL: [Self; 3] = [Self::Consensus, Self::Bodies, Self::CatchUp];
 
-    /// The lane as it stands in a frame.
+    /// Returns the byte that stands for the lane in a frame.
     #[must_use]
     pub const fn tag(self) -> u8 {
         match self {
@@ -35,7 +35,7 @@ impl Lane {
         }
     }
 
-    /// The lane of a tag.
+    /// Returns the lane of a tag.
     #[must_use]
     pub const fn from_tag(tag: u8) -> Option<Self> {
         match tag {
@@ -46,7 +46,7 @@ impl Lane {
         }
     }
 
-    /// Bytes of one frame on this lane at most.
+    /// Returns the largest number of bytes of a frame on this lane.
     #[must_use]
     pub const fn frame_bytes_max(self) -> usize {
         match self {
@@ -58,7 +58,7 @@ impl Lane {
 
 /// Types of frames between replicas (the `u8` after the sequence number).
 pub mod frame {
-    /// A protocol message; ends with a 64-byte signature where the message is `Signed`.
+    /// A protocol message. It ends with a 64-byte signature if the message is `Signed`.
     pub const PROTOCOL: u8 = 1;
     /// A host message.
     pub const HOST: u8 = 2;
@@ -66,32 +66,32 @@ pub mod frame {
     pub const BUNDLE: u8 = 3;
     /// A payload: the list of bundle digests of a block.
     pub const PAYLOAD: u8 = 4;
-    /// Only acknowledges (made and consumed by the link itself).
+    /// An acknowledgement without content. Links create and consume it themselves.
     pub const ACK: u8 = 5;
-    /// First frame of a connection (made and consumed by the link itself).
+    /// The first frame of a connection. Links create and consume it themselves.
     pub const HELLO: u8 = 6;
-    /// Why the connection is being closed (made and consumed by the link itself).
+    /// The reason why the connection is being closed. Links create and consume it themselves.
     pub const CLOSE: u8 = 7;
 }
 
-/// First frame in both directions of a link: both sides must agree on all but the last three fields.
+/// The first frame in both directions of a link. Both sides must agree on version, cluster, epoch and protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerHello {
     /// [`VERSION`].
     pub version: u16,
-    /// Which cluster.
+    /// The id of the cluster.
     pub cluster: ClusterId,
-    /// Which committee.
+    /// The epoch of the committee.
     pub epoch: Epoch,
-    /// Which protocol.
+    /// The protocol that the cluster runs.
     pub protocol: ProtocolId,
-    /// Who speaks.
+    /// The replica that sends the hello.
     pub id: ReplicaId,
-    /// Its incarnation: sequence numbers start again with each.
+    /// The sender's incarnation. Sequence numbers start again with each.
     pub incarnation: Incarnation,
-    /// The incarnation of the other side that `next` counts frames of; zero when it knows none.
-    pub heard: Incarnation,
-    /// Next sequence number expected from the other side, for each lane.
+    /// The incarnation of the other side whose frames `next` counts. Zero stands for none.
+    pub peer_incarnation: Incarnation,
+    /// The next sequence number expected from the other side, for each lane.
     pub next: [u64; 3],
 }
 
@@ -103,7 +103,7 @@ impl Wire for PeerHello {
         self.protocol.encode(out);
         self.id.encode(out);
         self.incarnation.encode(out);
-        self.heard.encode(out);
+        self.peer_incarnation.encode(out);
         for next in self.next {
             next.encode(out);
         }
@@ -116,36 +116,36 @@ impl Wire for PeerHello {
             protocol: ProtocolId::decode(reader)?,
             id: ReplicaId::decode(reader)?,
             incarnation: Incarnation::decode(reader)?,
-            heard: Incarnation::decode(reader)?,
+            peer_incarnation: Incarnation::decode(reader)?,
             next: [reader.u64()?, reader.u64()?, reader.u64()?],
         })
     }
 }
 
-/// What a client says. On the wire: `u32` length and this.
+/// A message from a client. On the wire, a `u32` length precedes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromClient {
-    /// First message of a connection.
+    /// The first message of a connection.
     Hello {
         /// [`VERSION`].
         version: u16,
-        /// Which cluster the client means.
+        /// The cluster that the client expects.
         cluster: ClusterId,
     },
-    /// This connection wants the replies for these clients.
+    /// A request for the replies of these clients on this connection.
     Attach(Vec<ClientId>),
-    /// A bundle; its content is checked by [`crate::Bundle::parse`].
+    /// A bundle. [`crate::Bundle::parse`] checks its content.
     Bundle {
-        /// What vouches for it.
+        /// The proof that the bundle comes from its client.
         authenticator: Authenticator,
         /// The encoded content: all the rest of the message.
         content: Vec<u8>,
     },
-    /// What is this replica doing? Ten a second.
+    /// A request for the replica's status, at most ten in a second.
     Status,
 }
 
-/// Tag of [`FromClient::Bundle`]: the server finds the content in its read buffer without copying it.
+/// The tag of [`FromClient::Bundle`]. With it the server finds the content in its read buffer without copying it.
 pub const CLIENT_BUNDLE_TAG: u8 = 2;
 
 impl Wire for FromClient {
@@ -182,26 +182,26 @@ impl Wire for FromClient {
     }
 }
 
-/// Why a bundle was not taken. Advice: never a result, and one replica may lie about it.
+/// The reason why a replica refused a bundle. It is advice and never a result, because one replica may lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub enum Refusal {
-    /// Too much waits already; try again later.
+    /// Too many bundles wait already. The client should try again later.
     Busy,
     /// The authenticator does not hold.
     BadSignature,
-    /// The form is wrong or a limit is exceeded.
+    /// The bundle is malformed or exceeds a limit.
     Malformed,
-    /// The height that opened the session is executed, and there is no such session of this client.
+    /// The height that opened the session is executed, and this client has no such session.
     NoSession,
-    /// Another bundle was seen under this number.
+    /// The replica has received another bundle with this number.
     NumberReused,
-    /// The number lies too far above the floor of the session, as far as this replica has executed.
+    /// The number lies too far above the floor that the session has at this replica.
     OutOfWindow,
     /// The client is not registered.
     NotRegistered,
-    /// Executed, and the results are no longer kept.
+    /// The bundle is executed, and its results are no longer kept.
     Forgotten,
-    /// The height that opened the session is not executed here yet.
+    /// The replica has not yet executed the height that opened the session.
     Behind,
 }
 
@@ -218,7 +218,7 @@ impl Refusal {
         Self::Behind,
     ];
 
-    /// Whether a client that keeps to the rules never hears this.
+    /// Whether only a client that breaks the rules receives this refusal.
     #[must_use]
     pub const fn is_breach(self) -> bool {
         matches!(self, Self::BadSignature | Self::Malformed | Self::NumberReused)
@@ -236,32 +236,32 @@ impl Wire for Refusal {
     }
 }
 
-/// What a replica says to a client.
+/// A message from a replica to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromReplica {
-    /// First message of a connection.
+    /// The first message of a connection.
     Hello {
         /// [`VERSION`].
         version: u16,
-        /// Which cluster.
+        /// The id of the cluster.
         cluster: ClusterId,
-        /// Who speaks.
+        /// The replica that sends the message.
         id: ReplicaId,
     },
     /// The result of a bundle, addressed to its client.
     Reply(ClientId, ReplyBundle),
-    /// A bundle was not taken.
+    /// A bundle was refused.
     Refused {
-        /// Whose bundle.
+        /// The client of the bundle.
         client: ClientId,
-        /// Which content.
+        /// The digest of the bundle.
         bundle: BundleDigest,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
-    /// The answer to [`FromClient::Status`]: JSON.
+    /// The answer to [`FromClient::Status`], as JSON.
     Status(String),
-    /// The connection is about to be closed, for this reason.
+    /// The reason why the replica is about to close the connection.
     Close(String),
 }
 
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_its_own_tag() {
+    fn refusals_have_distinct_tags() {
         for refusal in Refusal::ALL {
             assert_eq!(Refusal::from_bytes(&refusal.to_bytes()), Ok(refusal));
         }

@@ -1,4 +1,4 @@
-//! `tidy.toml`: what the rules are measured against, and their exceptions.
+//! The content of `tidy.toml`: the data that the rules compare with, and their exceptions.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
-    /// Folders of all workspace members. A new one wants an ADR.
+    /// Folders of all workspace members. A new member needs an ADR.
     pub(super) members: Vec<String>,
     /// Crates without I/O, clock, threads and randomness: each carries the same `clippy.toml`.
     pub(super) pure: Vec<String>,
-    /// Which of our crates each crate may depend on.
+    /// For each crate, the workspace crates that it may depend on.
     pub(super) edges: BTreeMap<String, Vec<String>>,
     /// Further edges, for tests only.
     #[serde(default)]
@@ -18,20 +18,28 @@ pub(super) struct Config {
     /// Crates that may contain `unsafe`, with the reason.
     #[serde(default, rename = "unsafe")]
     pub(super) unsafe_crates: BTreeMap<String, String>,
-    /// Drivers in half-pure crates that may pause, with the reason; their tests may not.
+    /// Drivers in half-pure crates that may sleep, with the reason. Their tests may not.
     #[serde(default)]
     pub(super) sleeps: BTreeMap<String, String>,
     /// Files and (ending with `/`) folders of pure crates that may name files, sockets, threads and the like, with
     /// the reason.
     #[serde(default)]
     pub(super) drivers: BTreeMap<String, String>,
-    /// External crates that are no direct dependency of ours, with the reason.
+    /// Examples, and the crates of ours that their packages must not depend on, tests included, however far.
+    #[serde(default)]
+    pub(super) lean_examples: BTreeMap<String, Vec<String>>,
+    /// External crates that no manifest may name as a dependency, with the reason.
     #[serde(default)]
     pub(super) banned: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) long_functions: Vec<LongFunction>,
     #[serde(default)]
     pub(super) long_files: Vec<LongFile>,
+    #[serde(default)]
+    pub(super) large_structs: Vec<LargeStruct>,
+    /// Sentences and test names that begin without a noun, by crate; the documents are one more.
+    #[serde(default)]
+    pub(super) headless: BTreeMap<String, Headless>,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +47,7 @@ pub(super) struct Config {
 pub(super) struct LongFunction {
     pub(super) file: String,
     pub(super) function: String,
-    /// It may not grow beyond this.
+    /// The largest allowed number of lines.
     pub(super) lines: usize,
     pub(super) reason: String,
 }
@@ -48,7 +56,28 @@ pub(super) struct LongFunction {
 #[serde(deny_unknown_fields)]
 pub(super) struct LongFile {
     pub(super) file: String,
-    /// It may not grow beyond this.
+    /// The largest allowed number of lines.
     pub(super) lines: usize,
     pub(super) reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LargeStruct {
+    pub(super) file: String,
+    #[serde(rename = "struct")]
+    pub(super) name: String,
+    /// The exact number of fields. A struct that grows is a finding, and so is a number that is too large.
+    pub(super) fields: usize,
+    pub(super) reason: String,
+}
+
+/// The allowed number of places in one crate. It may only shrink.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Headless {
+    #[serde(default)]
+    pub(super) docs: usize,
+    #[serde(default)]
+    pub(super) tests: usize,
 }

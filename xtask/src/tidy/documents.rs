@@ -1,5 +1,4 @@
-//! Rules for documents: one title each, links that lead somewhere, and a wire format that is described as it
-//! is.
+//! Rules for documents: one title each, links with existing targets, and a current description of the wire format.
 
 use super::{Findings, Repository};
 use std::collections::BTreeSet;
@@ -24,7 +23,7 @@ pub(super) fn check(repository: &Repository, findings: &mut Findings) {
     wire(repository, findings);
 }
 
-/// Lines outside fenced code, numbered from 1, without inline code.
+/// Returns the lines outside fenced code, numbered from 1, without inline code.
 fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(i, line)| {
@@ -36,7 +35,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Targets of `[text](target)`.
+/// Returns the targets of all `[text](target)` in a line.
 fn links(line: &str) -> Vec<String> {
     line.split("](")
         .skip(1)
@@ -45,6 +44,7 @@ fn links(line: &str) -> Vec<String> {
         .collect()
 }
 
+/// Returns the reason why a link leads nowhere; `None` for a sound link.
 fn broken(repository: &Repository, from: &str, target: &str) -> Option<&'static str> {
     if ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme)) {
         return None;
@@ -52,11 +52,11 @@ fn broken(repository: &Repository, from: &str, target: &str) -> Option<&'static 
     let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
     let path = if file.is_empty() { from.to_owned() } else { resolve(from, file) };
     if !repository.has(&path) && repository.file(&path).is_none() {
-        return Some("there is no such file");
+        return Some("no such file");
     }
     let text = repository.file(&path)?;
     let known = anchor.is_none_or(|anchor| anchors(text).contains(anchor));
-    (!known).then_some("there is no such heading")
+    (!known).then_some("no such heading")
 }
 
 fn resolve(from: &str, target: &str) -> String {
@@ -72,7 +72,7 @@ fn resolve(from: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Headings as anchors: lower case, blanks to dashes, everything but letters, digits and dashes left out.
+/// Returns the headings as anchors: in lower case, with dashes for blanks, and only letters, digits, dashes and `_`.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut fenced = false;
     text.lines()
@@ -95,7 +95,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whoever changes the wire format has to look at its description, because the description carries a hash.
+/// Checks the hash of the wire format's source that the description carries. A change of the format thus asks for a
+/// review of its description.
 fn wire(repository: &Repository, findings: &mut Findings) {
     let Some(source) = repository.file(WIRE) else {
         findings.push(format!("{WIRE} is missing"));
@@ -105,7 +106,7 @@ fn wire(repository: &Repository, findings: &mut Findings) {
     let document = repository.file(WIRE_DOCUMENT).unwrap_or_default();
     if !document.lines().any(|line| line.trim() == format!("BLAKE3 of `{WIRE}`: `{hash}`")) {
         findings.push(format!(
-            "{WIRE_DOCUMENT}: {WIRE} has changed. Read the page again, mend it, then set its line to:\n\
+            "{WIRE_DOCUMENT}: {WIRE} has changed. Read the page again, correct it, then set its line to:\n\
              BLAKE3 of `{WIRE}`: `{hash}`"
         ));
     }

@@ -1,18 +1,23 @@
-//! Rules for Rust files, and for the scripts of drawings: lengths, reasons, `unsafe`, ignored tests, sleeps.
+//! Rules for Rust files: lengths, sizes of structs, reasons, `unsafe`, ignored tests, sleeps. The scripts of drawings
+//! have a limited length too.
 
 use super::config::Config;
-use super::source::{blank, closing, functions, tokens};
+use super::source::{blank, closing, functions, is_test, structs, test_regions, tokens};
 use super::{Findings, Repository};
 use std::collections::BTreeSet;
 
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 700;
+const STRUCT_FIELDS_MAX: usize = 20;
 
 pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Findings) {
     let mut used = BTreeSet::new();
     for (path, text) in repository.ending(".rs") {
         let tokens = tokens(&blank(text));
         lengths(path, text, &tokens, config, &mut used, findings);
+        if !is_test(path) {
+            sizes(path, &tokens, config, &mut used, findings);
+        }
         attributes(path, &tokens, findings);
         let name = crate_of(path);
         let pure = config.pure.iter().any(|pure| pure == name) && !config.sleeps.contains_key(path);
@@ -20,11 +25,11 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
             let called = tokens.get(i.saturating_add(1)).is_some_and(|(next, _)| next == "(");
             if token == "unsafe" && !config.unsafe_crates.contains_key(name) {
                 findings.push(format!(
-                    "{path}:{line}: unsafe is for the crates listed under [unsafe] in tidy.toml"
+                    "{path}:{line}: only crates listed under [unsafe] in tidy.toml may have unsafe"
                 ));
             }
             let before = i.checked_sub(1).and_then(|i| tokens.get(i)).map(|(token, _)| token.as_str());
-            // A method of that name is somebody's own.
+            // A method called `sleep` is not the one of `std`.
             let function = called && !matches!(before, Some("." | "fn"));
             if token == "sleep" && function && pure {
                 findings.push(format!("{path}:{line}: nothing in a pure crate sleeps, tests included"));
@@ -37,13 +42,13 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
     stale(config, &used, findings);
 }
 
-/// The folder under `crates/`, or the first folder.
+/// Returns the folder under `crates/`, or the first folder of any other path.
 pub(super) fn crate_of(path: &str) -> &str {
     let inside = path.strip_prefix("crates/").unwrap_or(path);
     inside.split('/').next().unwrap_or(inside)
 }
 
-/// How long a file is.
+/// Checks the length of a file.
 fn length(
     path: &str,
     text: &str,
@@ -62,6 +67,7 @@ fn length(
     }
 }
 
+/// Checks the length of a file and of its functions.
 fn lengths(
     path: &str,
     text: &str,
@@ -83,22 +89,53 @@ fn lengths(
     }
 }
 
-fn stale(config: &Config, used: &BTreeSet<(String, String)>, findings: &mut Findings) {
-    let files = config.long_files.iter().map(|e| (&e.file, "", &e.reason));
-    let functions = config.long_functions.iter().map(|e| (&e.file, e.function.as_str(), &e.reason));
-    for (file, function, reason) in files.chain(functions) {
-        if !used.contains(&(file.clone(), function.to_owned())) {
-            findings.push(format!(
-                "tidy.toml: the exception for {file} {function} is no longer needed: take it out"
-            ));
+/// Checks the number of fields of each struct outside tests. An exception states the exact number.
+fn sizes(
+    path: &str,
+    tokens: &[(String, usize)],
+    config: &Config,
+    used: &mut BTreeSet<(String, String)>,
+    findings: &mut Findings,
+) {
+    let tests = test_regions(tokens);
+    for found in structs(tokens) {
+        let (name, line, fields) = (found.name, found.line, found.fields);
+        if fields <= STRUCT_FIELDS_MAX || tests.iter().any(|region| region.contains(&line)) {
+            continue;
         }
-        if reason.trim().is_empty() {
-            findings.push(format!("tidy.toml: the exception for {file} {function} has no reason"));
+        used.insert((path.to_owned(), format!("struct {name}")));
+        let allowed = config.large_structs.iter().find(|e| e.file == path && e.name == name);
+        let most = allowed.map_or(STRUCT_FIELDS_MAX, |exception| exception.fields);
+        if fields > most {
+            findings.push(format!("{path}:{line}: struct {name} has {fields} fields; at most {most}"));
+        } else if fields < most {
+            findings.push(format!(
+                "tidy.toml: the exception for {path} struct {name} allows {most} fields, it has {fields}: lower the number"
+            ));
         }
     }
 }
 
-/// `allow` and `expect` need a reason; no test is ignored.
+/// Checks that each exception is needed and has a reason. `used` has the places that break a limit.
+fn stale(config: &Config, used: &BTreeSet<(String, String)>, findings: &mut Findings) {
+    let files = config.long_files.iter().map(|e| (&e.file, String::new(), &e.reason));
+    let functions = config.long_functions.iter().map(|e| (&e.file, e.function.clone(), &e.reason));
+    let structs = config.large_structs.iter().map(|e| (&e.file, format!("struct {}", e.name), &e.reason));
+    for (file, item, reason) in files.chain(functions).chain(structs) {
+        if reason.trim().is_empty() {
+            findings.push(format!("tidy.toml: the exception for {file} {item} has no reason"));
+        }
+        let place = (file.clone(), item);
+        if !used.contains(&place) {
+            findings.push(format!(
+                "tidy.toml: the exception for {file} {} is no longer needed: take it out",
+                place.1
+            ));
+        }
+    }
+}
+
+/// Checks that each `allow` and `expect` has a reason, and that no test is ignored.
 fn attributes(path: &str, tokens: &[(String, usize)], findings: &mut Findings) {
     let is = |i: usize, text: &str| tokens.get(i).is_some_and(|(token, _)| token == text);
     for i in 0..tokens.len() {
@@ -121,7 +158,7 @@ fn attributes(path: &str, tokens: &[(String, usize)], findings: &mut Findings) {
                     }
                 }
                 "ignore" if !called => {
-                    findings.push(format!("{path}:{line}: no test is ignored: mend it or take it out"));
+                    findings.push(format!("{path}:{line}: no test may be ignored: repair it or delete it"));
                 }
                 _ => {}
             }

@@ -1,7 +1,8 @@
-//! Rust source with comments and the contents of literals blanked out, and what can be found in it by
-//! counting brackets.
+//! Rust source with blanked comments and literals, and the items that counting brackets finds in it.
 
-/// A function and where it stands, in lines counted from 1.
+use std::ops::RangeInclusive;
+
+/// A function and its place, in lines counted from 1.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) name: String,
@@ -9,23 +10,65 @@ pub(super) struct Function {
     pub(super) lines: usize,
 }
 
+/// A struct with named fields.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Struct {
+    pub(super) name: String,
+    pub(super) line: usize,
+    pub(super) fields: usize,
+}
+
+/// A test and the line of its attribute.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Test {
+    pub(super) name: String,
+    pub(super) line: usize,
+}
+
+/// Whether the whole file is code of tests.
+pub(super) fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs")
+}
+
 /// Blanks comments and the contents of literals. Every character keeps its place, and every line its number.
 pub(super) fn blank(source: &str) -> Vec<char> {
-    let mut scanner =
-        Scanner { source: source.chars().collect(), at: 0, out: Vec::with_capacity(source.len()) };
-    while scanner.at < scanner.source.len() {
-        scanner.step();
+    Scanner::scan(source).out
+}
+
+/// Returns line comments with their slashes, each with its line.
+pub(super) fn comments(source: &str) -> Vec<(usize, String)> {
+    let scanner = Scanner::scan(source);
+    let (mut line, mut at) = (1usize, 0usize);
+    let mut comments = Vec::new();
+    for start in scanner.comments {
+        let before = scanner.source.get(at..start).unwrap_or_default();
+        line = line.saturating_add(before.iter().filter(|c| **c == '\n').count());
+        at = start;
+        let rest = scanner.source.iter().skip(start);
+        comments.push((line, rest.take_while(|c| **c != '\n').collect()));
     }
-    scanner.out
+    comments
 }
 
 struct Scanner {
     source: Vec<char>,
     at: usize,
     out: Vec<char>,
+    /// Beginnings of line comments.
+    comments: Vec<usize>,
 }
 
 impl Scanner {
+    fn scan(source: &str) -> Self {
+        let source: Vec<char> = source.chars().collect();
+        let out = Vec::with_capacity(source.len());
+        let mut scanner = Self { source, at: 0, out, comments: Vec::new() };
+        while !scanner.done() {
+            scanner.step();
+        }
+        scanner
+    }
+
     fn peek(&self, ahead: usize) -> char {
         self.source.get(self.at.saturating_add(ahead)).copied().unwrap_or('\0')
     }
@@ -51,6 +94,7 @@ impl Scanner {
         let in_word = self.out.last().is_some_and(|c| is_word(*c));
         match (self.peek(0), self.peek(1)) {
             ('/', '/') => {
+                self.comments.push(self.at);
                 while !self.done() && self.peek(0) != '\n' {
                     self.blank();
                 }
@@ -95,7 +139,7 @@ impl Scanner {
         self.keep(1);
     }
 
-    /// `prefix` is the length of `r` or `br`. What only looks like raw text (`r#type`) is kept.
+    /// Blanks raw text. `prefix` is the length of `r` or `br`. A raw name (`r#type`) is kept.
     fn raw_text(&mut self, prefix: usize) {
         let rest = self.source.iter().skip(self.at.saturating_add(prefix));
         let hashes = rest.take_while(|c| **c == '#').count();
@@ -133,7 +177,7 @@ pub(super) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Names and single other characters, each with its line.
+/// Returns names and single other characters, each with its line.
 pub(super) fn tokens(blanked: &[char]) -> Vec<(String, usize)> {
     let mut tokens: Vec<(String, usize)> = Vec::new();
     let (mut line, mut glued) = (1usize, false);
@@ -156,7 +200,7 @@ pub(super) fn tokens(blanked: &[char]) -> Vec<(String, usize)> {
     tokens
 }
 
-/// The index of the token that closes the bracket at `open`.
+/// Returns the index of the token that closes the bracket at `open`.
 pub(super) fn closing(tokens: &[(String, usize)], open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (i, (token, _)) in tokens.iter().enumerate().skip(open) {
@@ -174,7 +218,7 @@ pub(super) fn closing(tokens: &[(String, usize)], open: usize) -> Option<usize> 
     None
 }
 
-/// All functions that have a body.
+/// Returns all functions that have a body.
 pub(super) fn functions(tokens: &[(String, usize)]) -> Vec<Function> {
     let mut functions = Vec::new();
     for (i, pair) in tokens.windows(2).enumerate() {
@@ -195,7 +239,7 @@ pub(super) fn functions(tokens: &[(String, usize)]) -> Vec<Function> {
     functions
 }
 
-/// The line on which the body of the function at `at` ends; `None` when it has none.
+/// Returns the last line of the body of the item at `at`; `None` when it has no body.
 fn body_end(tokens: &[(String, usize)], at: usize) -> Option<usize> {
     let mut i = at;
     loop {
@@ -209,4 +253,75 @@ fn body_end(tokens: &[(String, usize)], at: usize) -> Option<usize> {
         }
         i = i.saturating_add(1);
     }
+}
+
+/// Returns all structs with named fields. Each colon outside paths and inner brackets is a field.
+pub(super) fn structs(tokens: &[(String, usize)]) -> Vec<Struct> {
+    let mut structs = Vec::new();
+    for (i, pair) in tokens.windows(2).enumerate() {
+        let [(keyword, line), (name, _)] = pair else {
+            continue;
+        };
+        if keyword == "struct"
+            && name.chars().all(is_word)
+            && let Some(fields) = fields(tokens, i)
+        {
+            structs.push(Struct { name: name.clone(), line: *line, fields });
+        }
+    }
+    structs
+}
+
+/// Returns the number of named fields of the struct at `at`; `None` for a struct without braces.
+fn fields(tokens: &[(String, usize)], at: usize) -> Option<usize> {
+    let open = (at..tokens.len()).find(|i| matches!(text(tokens, *i), "{" | "(" | ";"))?;
+    if text(tokens, open) != "{" {
+        return None;
+    }
+    let end = closing(tokens, open)?;
+    let (mut fields, mut i) = (0usize, open.saturating_add(1));
+    while i < end {
+        match text(tokens, i) {
+            "(" | "[" | "{" => i = closing(tokens, i)?,
+            ":" if text(tokens, i.saturating_add(1)) == ":" => i = i.saturating_add(1),
+            ":" => fields = fields.saturating_add(1),
+            _ => {}
+        }
+        i = i.saturating_add(1);
+    }
+    Some(fields)
+}
+
+/// Returns all functions with the attribute `#[test]`.
+pub(super) fn tests(tokens: &[(String, usize)]) -> Vec<Test> {
+    let mut tests = Vec::new();
+    for at in (0..tokens.len()).filter(|at| are(tokens, *at, &["#", "[", "test", "]"])) {
+        let function = tokens.iter().skip(at).position(|(token, _)| token == "fn");
+        let name = function.and_then(|ahead| tokens.get(at.saturating_add(ahead).saturating_add(1)));
+        // A macro that makes tests has `$name` here.
+        if let (Some((name, _)), Some((_, line))) = (name.filter(|(name, _)| name != "$"), tokens.get(at)) {
+            tests.push(Test { name: name.clone(), line: *line });
+        }
+    }
+    tests
+}
+
+/// Returns the lines of each item with a body that is compiled for tests alone.
+pub(super) fn test_regions(tokens: &[(String, usize)]) -> Vec<RangeInclusive<usize>> {
+    const ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    let starts = (0..tokens.len()).filter(|at| are(tokens, *at, &ATTRIBUTE));
+    let region = |at: usize| {
+        let (_, first) = tokens.get(at)?;
+        Some(*first..=body_end(tokens, at.saturating_add(ATTRIBUTE.len()))?)
+    };
+    starts.filter_map(region).collect()
+}
+
+fn text(tokens: &[(String, usize)], at: usize) -> &str {
+    tokens.get(at).map_or("", |(token, _)| token)
+}
+
+fn are(tokens: &[(String, usize)], at: usize, expected: &[&str]) -> bool {
+    let found = tokens.iter().skip(at).map(|(token, _)| token.as_str());
+    found.take(expected.len()).eq(expected.iter().copied())
 }

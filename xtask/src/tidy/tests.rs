@@ -1,7 +1,7 @@
-use super::source::{Function, blank, functions, tokens};
+use super::source::{self, Function, Struct, blank, functions, structs, tokens};
 use super::*;
 
-/// The rules hold here, whoever runs the tests.
+/// The rules hold for this repository on each run of the tests.
 #[test]
 fn the_repository_is_tidy() {
     let root = crate::root().unwrap();
@@ -9,7 +9,7 @@ fn the_repository_is_tidy() {
     assert!(findings.is_empty(), "\n{}", findings.join("\n"));
 }
 
-/// The quoted paths, as they stand in a clippy.toml.
+/// Returns the quoted paths, as they stand in a clippy.toml.
 fn walls() -> String {
     format!("{:?}", workspace::FORBIDDEN)
 }
@@ -26,7 +26,7 @@ const PBFT: &str = "//! # PBFT
 //! ## Not here
 ";
 
-/// A small repository in which all is well, and a change to it.
+/// Returns the findings of a small tidy repository after a change.
 fn findings(change: impl FnOnce(&mut BTreeMap<String, String>)) -> Findings {
     let wire = "//! The wire.";
     let hash = blake3::hash(wire.as_bytes()).to_hex();
@@ -73,10 +73,10 @@ fn a_tidy_repository_has_no_findings() {
 
 #[test]
 fn members_are_listed() {
-    expect(&add("crates/new/Cargo.toml", "[lints]\nworkspace = true"), "wants an ADR");
+    expect(&add("crates/new/Cargo.toml", "[lints]\nworkspace = true"), "needs an ADR");
     expect(
         &findings(|files| drop(files.remove("crates/types/Cargo.toml"))),
-        "member crates/types is not there",
+        "member crates/types does not exist",
     );
 }
 
@@ -114,8 +114,8 @@ fn every_member_has_the_lints() {
 #[test]
 fn pure_crates_have_walls() {
     let without = findings(|files| drop(files.remove("crates/protocols/clippy.toml")));
-    expect(&without, "crates/protocols: a pure crate has a clippy.toml");
-    expect(&add("crates/protocols/clippy.toml", " more"), "not the same as that of the other pure crates");
+    expect(&without, "crates/protocols: a pure crate needs a clippy.toml");
+    expect(&add("crates/protocols/clippy.toml", " more"), "differs from that of the other pure crates");
     for path in workspace::FORBIDDEN {
         let hole = findings(|files| {
             for name in ["types", "protocols"] {
@@ -128,7 +128,7 @@ fn pure_crates_have_walls() {
 }
 
 #[test]
-fn pure_crates_name_nothing_behind_the_walls() {
+fn pure_crates_name_no_files_sockets_threads_or_runtimes() {
     let file = "crates/types/src/x.rs";
     for (text, name) in [
         ("use std::fs;", "std::fs"),
@@ -161,7 +161,7 @@ fn pure_crates_name_nothing_behind_the_walls() {
 }
 
 #[test]
-fn drivers_are_named_and_needed() {
+fn exceptions_for_drivers_name_a_file_and_are_needed() {
     let with = |drivers: &str, file: &str| {
         findings(|files| {
             files.insert(file.to_owned(), "use std::thread;".to_owned());
@@ -182,8 +182,8 @@ fn drivers_are_named_and_needed() {
 #[test]
 fn unsafe_ignored_tests_and_sleeps_are_found() {
     let file = "crates/types/src/x.rs";
-    expect(&add(file, "fn x() { unsafe { y() } }"), "x.rs:1: unsafe is for");
-    expect(&add(file, "\n#[ignore = \"slow\"]\nfn x() {}"), "x.rs:2: no test is ignored");
+    expect(&add(file, "fn x() { unsafe { y() } }"), "x.rs:1: only crates listed under [unsafe]");
+    expect(&add(file, "\n#[ignore = \"slow\"]\nfn x() {}"), "x.rs:2: no test may be ignored");
     expect(&add(file, "fn x() { std::thread::sleep(d) }"), "nothing in a pure crate sleeps");
     expect(&add(file, "use std::thread::sleep; fn x() { sleep(d) }"), "nothing in a pure crate sleeps");
     assert_eq!(add(file, "fn sleep(&self) { self.sleep(d) }"), Findings::new());
@@ -239,14 +239,71 @@ fn long_functions_and_files_are_found() {
 }
 
 #[test]
-fn protocols_are_registered_documented_and_apart() {
+fn structs_have_a_limited_number_of_fields() {
+    let file = "crates/types/src/x.rs";
+    let large = |fields: usize| {
+        let fields: String = (0..fields).map(|i| format!("    f{i}: u8,\n")).collect();
+        format!("struct Large {{\n{fields}}}")
+    };
+    assert_eq!(add(file, &large(20)), Findings::new());
+    expect(&add(file, &large(21)), "x.rs:1: struct Large has 21 fields; at most 20");
+    assert_eq!(add("crates/types/src/x/tests.rs", &large(21)), Findings::new());
+    assert_eq!(add(file, &format!("#[cfg(test)]\nmod tests {{\n{}\n}}", large(21))), Findings::new());
+    let excepted = |actual: usize, allowed: usize, reason: &str| {
+        findings(|files| {
+            files.insert(file.to_owned(), large(actual));
+            let entry = format!(
+                "\n[[large_structs]]\nfile = '{file}'\nstruct = 'Large'\nfields = {allowed}\nreason = '{reason}'"
+            );
+            files.get_mut("tidy.toml").unwrap().push_str(&entry);
+        })
+    };
+    assert_eq!(excepted(30, 30, "one table"), Findings::new());
+    expect(&excepted(31, 30, "one table"), "struct Large has 31 fields; at most 30");
+    expect(&excepted(29, 30, "one table"), "allows 30 fields, it has 29: lower the number");
+    expect(&excepted(20, 30, "one table"), "struct Large is no longer needed: take it out");
+    expect(&excepted(30, 30, " "), "struct Large has no reason");
+}
+
+#[test]
+fn headless_sentences_may_only_shrink() {
+    let file = "crates/types/src/x.rs";
+    let code =
+        "/// What waits.\nstruct X;\n// What is no documentation.\nfn x() { y(\"\n/// What is text.\n\"); }";
+    expect(
+        &add(file, code),
+        "types: 1 docs begin without a noun; at most 0 (STYLE.md, Sentences):\ncrates/types/src/x.rs:1: What waits.",
+    );
+    let tests = "#[test]\nfn what_waits_is_sent() {}\n/// What a test makes.\nfn x() {}";
+    let found = add("crates/types/tests/x.rs", tests);
+    expect(&found, "types: 1 tests begin without a noun");
+    expect(&found, "crates/types/tests/x.rs:1: what_waits_is_sent");
+    assert_eq!(found.len(), 1);
+    let page =
+        "# Page\n\n## What is no sentence\n\n| What stands in a table |\n\nA page.\nWhat follows is text.";
+    expect(&add("docs/page.md", page), "documents: 1 docs");
+    expect(&add("docs/page.md", page), "docs/page.md:8: What follows is text.");
+    assert_eq!(add("crates/types/README.md", page), Findings::new());
+    let allowed = |docs: usize| {
+        findings(|files| {
+            files.insert(file.to_owned(), code.to_owned());
+            let entry = format!("\n[headless]\ntypes = {{ docs = {docs} }}");
+            files.get_mut("tidy.toml").unwrap().push_str(&entry);
+        })
+    };
+    assert_eq!(allowed(1), Findings::new());
+    expect(&allowed(3), "[headless] types allows 3 docs, 1 are left: lower the number to 1");
+}
+
+#[test]
+fn protocols_are_registered_documented_and_independent() {
     let folder = "crates/protocols/src/";
     expect(&add(&format!("{folder}new/mod.rs"), PBFT), "new: not in REGISTRY");
     let gone = findings(|files| drop(files.remove(&format!("{folder}echo/mod.rs"))));
     expect(&gone, "REGISTRY names echo, which has no folder");
     for line in ["use crate::echo;", "use crate::{echo::Echo};", "use super::super::echo::X;"] {
         let found = add(&format!("{folder}pbft/normal.rs"), line);
-        expect(&found, "pbft reaches into echo");
+        expect(&found, "pbft imports echo");
     }
     let own = add(&format!("{folder}pbft/normal.rs"), "use crate::pbft::Pbft; fn f() { let echo = 1; }");
     assert_eq!(own, Findings::new());
@@ -255,7 +312,7 @@ fn protocols_are_registered_documented_and_apart() {
         *text = text.replace("//! ## Not here\n", "").replace("# PBFT", "PBFT");
     });
     expect(&undocumented, "`## Not here` is missing");
-    expect(&undocumented, "begins with the protocol's name");
+    expect(&undocumented, "must begin with the protocol's name");
 }
 
 #[test]
@@ -290,11 +347,11 @@ fn rule_tables_name_tests_that_exist() {
 }
 
 #[test]
-fn documents_have_one_title_and_sound_links() {
+fn documents_have_one_title_and_links_with_targets() {
     expect(&add("README.md", "\n# Second"), "README.md: 2 titles");
     expect(&add("docs/x.md", "## No title"), "docs/x.md: 0 titles");
-    expect(&add("README.md", "\n[x](docs/none.md)"), "link to docs/none.md: there is no such file");
-    expect(&add("README.md", "\n[x](docs/wire.md#none)"), "there is no such heading");
+    expect(&add("README.md", "\n[x](docs/none.md)"), "link to docs/none.md: no such file");
+    expect(&add("README.md", "\n[x](docs/wire.md#none)"), "no such heading");
     expect(
         &add("docs/wire.md", "\n[x](wire.md/../README.md) [y](none.md)"),
         "docs/wire.md:7: link to none.md",
@@ -304,7 +361,7 @@ fn documents_have_one_title_and_sound_links() {
 }
 
 #[test]
-fn the_wire_page_follows_the_wire() {
+fn wire_page_carries_the_hash_of_the_wire_format() {
     expect(&add("crates/types/src/wire.rs", " Changed."), "has changed. Read the page again");
 }
 
@@ -324,9 +381,24 @@ fn literals_and_comments_are_blanked() {
 }
 
 #[test]
-fn functions_are_measured() {
+fn lengths_of_functions_are_counted() {
     let source = "trait T { fn none(&self); }\nfn a<const N: usize>(x: [u8; 2]) -> fn(u8) where X: Y {\n\n    fn b() {}\n}";
     let function = |name: &str, line, lines| Function { name: name.to_owned(), line, lines };
     let found = functions(&tokens(&blank(source)));
     assert_eq!(found, [function("a", 2, 4), function("b", 4, 1)]);
+}
+
+#[test]
+fn fields_tests_and_regions_are_found() {
+    let source = "struct A<T: B> where T: C { a: x::Y, #[z(b: c)] pub d: [u8; 2], e: Box<dyn Fn(f) -> g::H> }\nstruct T(u8);\nstruct U;";
+    let found = structs(&tokens(&blank(source)));
+    assert_eq!(found, [Struct { name: "A".to_owned(), line: 1, fields: 3 }]);
+    let source = "#[test]\n#[should_panic]\nfn a() {}\nm! { #[test] fn $b() {} }\n#[cfg(test)]\nmod c {\n}\n#[cfg(test)]\nmod d;";
+    let tokens = tokens(&blank(source));
+    assert_eq!(source::tests(&tokens), [source::Test { name: "a".to_owned(), line: 1 }]);
+    assert_eq!(source::test_regions(&tokens), [5..=7]);
+    assert_eq!(
+        source::comments("a // b\n\"// c\"\n/// d"),
+        [(1, "// b".to_owned()), (3, "/// d".to_owned())]
+    );
 }

@@ -1,5 +1,5 @@
-//! The walls of the pure crates, as text: clippy knows single functions and types, this knows whole modules, and
-//! sees them in code that is not compiled here too.
+//! The walls of the pure crates, checked as text. Clippy knows single functions and types. This rule knows whole
+//! modules, and it also sees code that this platform does not compile.
 
 use super::config::Config;
 use super::rust::crate_of;
@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 /// Modules of `std`.
 const MODULES: &[&str] = &["env", "fs", "net", "process", "thread"];
-/// Names, wherever they come from.
+/// Names that are forbidden from any crate or module.
 const NAMES: &[&str] = &["RandomState", "getrandom", "tokio"];
-/// What of `std::net` is only a value.
+/// Types of `std::net` that are plain values.
 const VALUES: &[&str] =
     &["AddrParseError", "IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"];
 
@@ -44,7 +44,7 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
     }
 }
 
-/// What stands behind the walls and is named all the same, each with its line.
+/// Returns all forbidden names among the tokens, each with its line.
 fn named(tokens: &[(String, usize)]) -> Vec<(String, usize)> {
     let mut named = Vec::new();
     for (i, (token, line)) in tokens.iter().enumerate() {
@@ -70,13 +70,13 @@ fn is(tokens: &[(String, usize)], at: usize, text: &str) -> bool {
     tokens.get(at).is_some_and(|(token, _)| token == text)
 }
 
-/// The place behind `::` after the token at `at`.
+/// Returns the index behind `::` after the token at `at`.
 fn after_colons(tokens: &[(String, usize)], at: usize) -> Option<usize> {
     let (first, second) = (at.saturating_add(1), at.saturating_add(2));
     (is(tokens, first, ":") && is(tokens, second, ":")).then(|| at.saturating_add(3))
 }
 
-/// Where the paths begin that stand at `at`: one, or those in braces.
+/// Returns the indices at which the paths at `at` begin: one path, or all those in braces.
 fn branches(tokens: &[(String, usize)], at: usize) -> Vec<usize> {
     if !is(tokens, at, "{") {
         return vec![at];
@@ -86,7 +86,7 @@ fn branches(tokens: &[(String, usize)], at: usize) -> Vec<usize> {
     let mut i = at.saturating_add(1);
     while i < end {
         begins.push(i);
-        // On to the comma behind this path; one in braces of its own is part of it.
+        // Advance to the comma behind this path. Commas in inner braces are part of the path.
         while i < end && !is(tokens, i, ",") {
             i = if is(tokens, i, "{") { closing(tokens, i).unwrap_or(end) } else { i };
             i = i.saturating_add(1);
@@ -96,7 +96,7 @@ fn branches(tokens: &[(String, usize)], at: usize) -> Vec<usize> {
     begins
 }
 
-/// Whether only values are taken of the module at `at`.
+/// Whether the module at `at` is named for plain values only.
 fn are_values(tokens: &[(String, usize)], at: usize) -> bool {
     let Some(next) = after_colons(tokens, at) else { return false };
     let names = branches(tokens, next).into_iter().filter_map(|at| tokens.get(at));

@@ -1,4 +1,4 @@
-//! Rules for the workspace: members, who depends on whom and on what, lints, pure crates.
+//! Rules for the workspace: members, dependencies, lints, pure crates.
 
 use super::config::Config;
 use super::{Findings, Repository};
@@ -30,19 +30,19 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
 }
 
 fn members(manifests: &[(&str, &str)], config: &Config, findings: &mut Findings) {
-    let there: BTreeSet<&str> = manifests.iter().map(|(folder, _)| *folder).collect();
+    let found: BTreeSet<&str> = manifests.iter().map(|(folder, _)| *folder).collect();
     let listed: BTreeSet<&str> = config.members.iter().map(String::as_str).collect();
-    for folder in there.difference(&listed) {
+    for folder in found.difference(&listed) {
         findings.push(format!(
-            "{folder}: a new crate wants an ADR that says what it buys; then list it under `members` in tidy.toml"
+            "{folder}: a new crate needs an ADR that states its benefit; then list it under `members` in tidy.toml"
         ));
     }
-    for folder in listed.difference(&there) {
-        findings.push(format!("tidy.toml: member {folder} is not there"));
+    for folder in listed.difference(&found) {
+        findings.push(format!("tidy.toml: member {folder} does not exist"));
     }
 }
 
-/// Our crates among the dependencies, by short name.
+/// Returns the workspace crates among the dependencies, by short name.
 fn ours<'a>(manifest: &'a Table, section: &str) -> impl Iterator<Item = &'a str> {
     let table = manifest.get(section).and_then(toml::Value::as_table);
     table.into_iter().flat_map(Table::keys).filter_map(|name| name.strip_prefix("quorate-"))
@@ -51,7 +51,7 @@ fn ours<'a>(manifest: &'a Table, section: &str) -> impl Iterator<Item = &'a str>
 fn edges(folder: &str, manifest: &Table, config: &Config, findings: &mut Findings) {
     let name = folder.strip_prefix("crates/").unwrap_or(folder);
     let Some(allowed) = config.edges.get(name) else {
-        findings.push(format!("tidy.toml: [edges] says nothing about {name}"));
+        findings.push(format!("tidy.toml: [edges] has no entry for {name}"));
         return;
     };
     let in_tests = config.test_edges.get(name);
@@ -62,7 +62,7 @@ fn edges(folder: &str, manifest: &Table, config: &Config, findings: &mut Finding
             let mut all = allowed.iter().chain(tests.into_iter().flatten());
             if other != name && !all.any(|allowed| allowed == other) {
                 findings.push(format!(
-                    "{folder}/Cargo.toml: {name} must not import {other} ({section}): ARCHITECTURE.md says why"
+                    "{folder}/Cargo.toml: {name} must not import {other} ({section}); ARCHITECTURE.md has the reasons"
                 ));
             }
         }
@@ -80,7 +80,7 @@ fn banned(folder: &str, manifest: &Table, config: &Config, findings: &mut Findin
     }
 }
 
-/// Every member has the workspace's lints, except that a crate with `unsafe` must write its own table.
+/// Checks that every member inherits the workspace's lints. A crate with `unsafe` must have a table of its own.
 fn lints(folder: &str, manifest: &Table, config: &Config, findings: &mut Findings) {
     let name = folder.strip_prefix("crates/").unwrap_or(folder);
     let lints = manifest.get("lints").and_then(toml::Value::as_table);
@@ -90,8 +90,8 @@ fn lints(folder: &str, manifest: &Table, config: &Config, findings: &mut Finding
     }
 }
 
-/// What the clippy.toml of a pure crate forbids: files, sockets, threads, processes, their environment, clocks and
-/// randomness. [`super::walls`] sees to it that nothing of that is named in another way.
+/// Functions and types that the clippy.toml of a pure crate forbids: files, sockets, threads, processes, their
+/// environment, clocks and randomness. [`super::walls`] checks that no other name gives access to them.
 pub(super) const FORBIDDEN: &[&str] = &[
     "std::time::Instant::now",
     "std::time::SystemTime::now",
@@ -156,7 +156,7 @@ pub(super) const FORBIDDEN: &[&str] = &[
     "std::process::Child",
 ];
 
-/// The walls of the pure crates are one list, copied: clippy reads only the file of the crate itself.
+/// Checks that all pure crates have equal copies of one clippy.toml. Clippy reads only the file of the crate itself.
 fn pure(repository: &Repository, config: &Config, findings: &mut Findings) {
     let walls: Vec<_> = config
         .pure
@@ -164,17 +164,18 @@ fn pure(repository: &Repository, config: &Config, findings: &mut Findings) {
         .map(|name| (name, repository.file(&format!("crates/{name}/clippy.toml"))))
         .collect();
     let first = walls.first().and_then(|(_, text)| *text).unwrap_or_default();
-    // With the quotes: the path of a function is the beginning of others.
+    // The quotes matter, because the path of one function is the beginning of others.
     for needed in FORBIDDEN.iter().filter(|path| !first.contains(&format!("\"{path}\""))) {
         findings.push(format!("the clippy.toml of the pure crates does not forbid {needed}"));
     }
     for (name, text) in walls {
         match text {
-            None => findings.push(format!("crates/{name}: a pure crate has a clippy.toml that forbids I/O")),
+            None => {
+                findings.push(format!("crates/{name}: a pure crate needs a clippy.toml that forbids I/O"));
+            }
             Some(text) if text != first => {
-                findings.push(format!(
-                    "crates/{name}/clippy.toml: not the same as that of the other pure crates"
-                ));
+                findings
+                    .push(format!("crates/{name}/clippy.toml: differs from that of the other pure crates"));
             }
             Some(_) => {}
         }

@@ -9,9 +9,9 @@ fn contents(map: &BucketMap) -> Vec<(Vec<u8>, Vec<u8>)> {
     map.scan(b"", None).map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
 }
 
-/// Where a key lies is part of every state digest.
+/// The bucket of a key is part of every state digest, so it may never change.
 #[test]
-fn the_hash_of_keys_is_pinned() {
+fn hash_of_keys_never_changes() {
     let buckets: Vec<usize> = [b"" as &[u8], b"a", b"12345678", b"123456789", &[0; 8], &[0; 9], &[0; 16]]
         .map(|key| bucket_of(key, BUCKETS))
         .to_vec();
@@ -19,7 +19,7 @@ fn the_hash_of_keys_is_pinned() {
 }
 
 #[test]
-fn usual_keys_spread_evenly() {
+fn keys_with_counters_spread_evenly() {
     let mut counts = vec![0u32; BUCKETS];
     for i in 0..100 * BUCKETS {
         counts[bucket_of(format!("key-{i:08}").as_bytes(), BUCKETS)] += 1;
@@ -30,7 +30,7 @@ fn usual_keys_spread_evenly() {
 
 proptest! {
     #[test]
-    fn equals_an_ordered_map_and_digests_contents_alone(
+    fn map_equals_an_ordered_map_and_its_digest_depends_on_contents_alone(
         ops in prop::collection::vec((0u8..40, prop::option::of(prop::collection::vec(any::<u8>(), 0..4))), 0..80),
         every in 1usize..20,
     ) {
@@ -53,7 +53,8 @@ proptest! {
         }
         prop_assert_eq!(map.len(), model.len());
         prop_assert_eq!(contents(&map), model.clone().into_iter().collect::<Vec<_>>());
-        // Another way to the same contents: only what is left, backwards, after something that went again.
+        // Another history leads to the same contents: the final entries, backwards, after an entry that is removed
+        // again.
         let mut other = BucketMap::new();
         other.insert(b"gone", b"");
         for (key, value) in model.iter().rev() {
@@ -63,14 +64,14 @@ proptest! {
         other.remove(b"gone");
         prop_assert_eq!(map.digest(), other.digest());
         prop_assert_eq!(restored(&map.snapshot()).digest(), map.digest());
-        // A snapshot is of its moment, whatever came later.
+        // Later writes do not change a snapshot.
         if let Some((snapshot, then)) = old {
             prop_assert_eq!(contents(&restored(&snapshot)), then);
         }
     }
 
     #[test]
-    fn scans_equal_ranges(
+    fn scans_equal_ranges_of_an_ordered_map(
         keys in prop::collection::btree_set(prop::collection::vec(0u8..3, 0..4), 0..30),
         from in prop::collection::vec(0u8..3, 0..4),
         to in prop::option::of(prop::collection::vec(0u8..3, 0..4)),
@@ -89,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn one_write_changes_one_chunk() {
+fn write_changes_only_the_chunk_of_its_key() {
     let mut map = BucketMap::new();
     for i in 0..10_000 {
         map.insert(format!("key{i}").as_bytes(), b"value");
@@ -102,11 +103,11 @@ fn one_write_changes_one_chunk() {
     let mut chunk = Vec::new();
     assert!(after.encode(changed[0], &mut chunk));
     assert_eq!(Digest::of(&quorate_types::digest::context::BUCKET, &chunk), after.digests()[changed[0]]);
-    assert!(!after.encode(BUCKETS, &mut chunk), "there is no such chunk");
+    assert!(!after.encode(BUCKETS, &mut chunk), "a chunk beyond the last was encoded");
 }
 
 #[test]
-fn a_small_map_has_few_chunks() {
+fn map_with_fewer_buckets_has_fewer_chunks() {
     let mut map = BucketMap::with_buckets(8);
     (0..100u8).for_each(|key| map.insert(&[key], b"value"));
     let snapshot = map.snapshot();
@@ -114,11 +115,11 @@ fn a_small_map_has_few_chunks() {
     let mut again = BucketMap::with_buckets(8).restore(&mut snapshot.chunks()).unwrap();
     assert_eq!((contents(&again), again.digest()), (contents(&map), map.digest()));
     let more = BucketMap::with_buckets(16).restore(&mut snapshot.chunks());
-    assert!(more.is_err(), "a map with more chunks than there are");
+    assert!(more.is_err(), "a map was restored from too few chunks");
 }
 
 #[test]
-fn a_value_of_the_same_length_is_overwritten_in_place() {
+fn value_of_the_same_length_is_overwritten_in_place() {
     let mut map = BucketMap::new();
     map.insert(b"key", b"before");
     let place = map.get(b"key").unwrap().as_ptr();
@@ -126,12 +127,12 @@ fn a_value_of_the_same_length_is_overwritten_in_place() {
     assert_eq!(map.get(b"key").unwrap().as_ptr(), place);
     let snapshot = map.snapshot();
     map.insert(b"key", b"beyond");
-    assert_ne!(map.get(b"key").unwrap().as_ptr(), place, "the snapshot still has the old value");
+    assert_ne!(map.get(b"key").unwrap().as_ptr(), place, "the value of a snapshot was overwritten");
     assert_eq!(restored(&snapshot).get(b"key"), Some(b"behind" as &[u8]));
 }
 
 #[test]
-fn refuses_chunks_that_are_not_a_map() {
+fn chunks_that_are_no_map_are_refused() {
     let mut map = BucketMap::new();
     map.insert(b"a", b"1");
     map.insert(b"b", b"2");
@@ -145,7 +146,7 @@ fn refuses_chunks_that_are_not_a_map() {
     assert_eq!(restore(&|chunks| drop(chunks.pop())), Some(RestoreError::Missing));
     let (a, b) = (bucket_of(b"a", BUCKETS), bucket_of(b"b", BUCKETS));
     let wrong = Some(RestoreError::Malformed(DecodeError::Value("bucket")));
-    assert_eq!(restore(&|chunks| chunks.swap(a, b)), wrong, "in the wrong place");
+    assert_eq!(restore(&|chunks| chunks.swap(a, b)), wrong, "chunks in the wrong place");
     let entry = |chunks: &[Vec<u8>]| chunks[a][4..].to_vec();
     let twice = restore(&|chunks| {
         let again = entry(chunks);

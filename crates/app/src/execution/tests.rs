@@ -5,7 +5,7 @@ use quorate_types::limits::{KEPT_SESSION_BYTES_MIN, REGISTER_KEYS_MAX, SESSIONS_
 use quorate_types::rng::Rng;
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, BundleDigest, ClientAuth, PayloadId, ProtocolId, ReplicaId,
-    View,
+    ReplyBundle, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,8 @@ const ALICE: ClientId = PublicKey([1; 32]);
 const BOB: ClientId = PublicKey([2; 32]);
 const STRANGER: ClientId = PublicKey([3; 32]);
 
-/// An application that remembers all that it was asked, in order. An operation `N bytes` has a result of so
-/// many bytes; the others that of their own bytes.
+/// An application that records all operations in order. The result of an operation `N bytes` has N bytes. Any other
+/// operation returns its own bytes.
 #[derive(Default)]
 struct Recorder {
     log: Vec<u8>,
@@ -123,7 +123,7 @@ fn block(height: Height, time_ns: u64, bundles: Vec<Bundle>) -> FullBlock {
     FullBlock { height, id: block.id(), block: Some(block), bundles }
 }
 
-/// Executes the next block; clocks of the leaders advance by a millisecond.
+/// Executes the next block. Its time is one millisecond later.
 fn next(execution: &mut Execution, bundles: &[&Bundle]) -> Executed {
     let height = execution.height.next();
     let bundles = bundles.iter().map(|bundle| (*bundle).clone()).collect();
@@ -162,7 +162,7 @@ fn restored(genesis: &Genesis, snapshot: &Snapshot) -> Execution {
 }
 
 #[test]
-fn the_first_bundle_of_a_number_wins_and_runs_once() {
+fn first_bundle_of_a_number_is_executed_once() {
     let execution = &mut execution_of(&genesis());
     let session = session_of(execution, ALICE, 5);
     let first = ask(ALICE, session, 1, &["a", ""]);
@@ -176,7 +176,7 @@ fn the_first_bundle_of_a_number_wins_and_runs_once() {
 }
 
 #[test]
-fn only_the_owner_speaks_in_a_session() {
+fn only_the_owner_uses_a_session() {
     let execution = &mut execution_of(&genesis());
     let session = session_of(execution, ALICE, 5);
     let state = execution.application.digest();
@@ -186,11 +186,11 @@ fn only_the_owner_speaks_in_a_session() {
     assert_eq!(run(execution, &open(STRANGER, 1)), Outcome::NotRegistered);
     assert_eq!(execution.application.digest(), state);
     assert_eq!(execution.opened(&STRANGER, BundleNo(1)), None);
-    assert!(!execution.executed(session, BundleNo(1)), "Bob has used up nothing");
+    assert!(!execution.executed(session, BundleNo(1)), "another client's bundle has used up the number");
 }
 
 #[test]
-fn a_nonce_names_one_session() {
+fn nonce_opens_one_session() {
     let execution = &mut execution_of(&genesis());
     let executed = next(execution, &[&open(ALICE, 5), &open(BOB, 5), &open(ALICE, 5), &open(ALICE, 6)]);
     let id = |index| SessionId { height: Height(1), index };
@@ -202,31 +202,31 @@ fn a_nonce_names_one_session() {
 }
 
 #[test]
-fn the_window_has_edges() {
+fn number_beyond_the_window_is_refused() {
     let execution = &mut execution_of(&genesis());
     let session = session_of(execution, ALICE, 5);
     let mut ask = |number| run(execution, &ask(ALICE, session, number, &["x"]));
     assert_eq!(ask(11), Outcome::OutOfWindow);
     assert_eq!(ask(10), done(&["x"]), "the last number of the window");
-    assert_eq!(ask(11), Outcome::OutOfWindow, "a gap holds the floor");
+    assert_eq!(ask(11), Outcome::OutOfWindow, "the floor has passed a gap");
     assert_eq!(ask(u64::MAX), Outcome::OutOfWindow);
     for number in [2, 1] {
         assert_eq!(ask(number), done(&["x"]));
     }
-    assert_eq!(ask(12), done(&["x"]), "two further, after 1 and 2");
+    assert_eq!(ask(12), done(&["x"]), "the window moves by two after 1 and 2");
     assert_eq!(ask(13), Outcome::OutOfWindow);
     let view = execution.session(session).unwrap();
     assert_eq!((view.owner, view.floor, view.ceiling), (ALICE, BundleNo(2), BundleNo(12)));
 }
 
 #[test]
-fn the_least_recently_executed_session_goes_first() {
+fn least_recently_executed_session_is_evicted_first() {
     let execution = &mut execution_of(&genesis());
     let a = session_of(execution, ALICE, 1);
     let b = session_of(execution, BOB, 1);
     let c = session_of(execution, ALICE, 2);
     run(execution, &ask(ALICE, a, 1, &["x"]));
-    // A duplicate executes nothing and so does not keep a session alive; nor does the same nonce again.
+    // A duplicate executes nothing, so it does not make a session younger. The same nonce again does not either.
     run(execution, &open(BOB, 1));
     let executed = next(execution, &[&open(BOB, 2), &ask(BOB, b, 1, &["x"]), &ask(ALICE, c, 1, &["x"])]);
     assert_eq!(executed.evicted, [b]);
@@ -235,11 +235,11 @@ fn the_least_recently_executed_session_goes_first() {
     let executed = next(execution, &[&open(BOB, 3), &open(BOB, 4)]);
     assert_eq!(executed.evicted.first(), Some(&a));
     assert_eq!(executed.evicted.len(), 2);
-    assert!(execution.session(c).is_some(), "it executed last");
+    assert!(execution.session(c).is_some(), "the most recently executed session was evicted");
 }
 
 #[test]
-fn a_client_with_too_many_sessions_loses_its_own() {
+fn client_with_too_many_sessions_evicts_its_own() {
     let execution = &mut execution_of(&Genesis { clients_max: 10_000, ..genesis() });
     let bobs = session_of(execution, BOB, 1);
     let first = session_of(execution, ALICE, 1);
@@ -249,13 +249,13 @@ fn a_client_with_too_many_sessions_loses_its_own() {
     for nonce in 3..u64::try_from(SESSIONS_PER_CLIENT_MAX).unwrap() + 3 {
         evicted.extend(next(execution, &[&open(ALICE, nonce)]).evicted);
     }
-    assert_eq!(evicted[..1], [second], "the least recently executed of her own");
+    assert_eq!(evicted[..1], [second], "the client's least recently executed session goes first");
     assert_eq!(evicted.len(), 2);
     assert!(execution.session(bobs).is_some());
 }
 
 #[test]
-fn the_admin_registers_keys() {
+fn only_the_admin_registers_keys() {
     let execution = &mut execution_of(&genesis());
     let admin = session_of(execution, ADMIN, 1);
     let alice = session_of(execution, ALICE, 1);
@@ -267,15 +267,15 @@ fn the_admin_registers_keys() {
     let order = register(ADMIN, admin, 1, &[&STRANGER.0, &ALICE.0, &STRANGER.0]);
     let executed = next(execution, &[&order, &open(STRANGER, 1), &order]);
     let outcomes = outcomes(&executed);
-    assert_eq!(outcomes[0], Outcome::Registered(1), "one of the three is new");
-    assert!(matches!(outcomes[1], Outcome::Opened(_)), "at once");
-    assert_eq!(outcomes[2], outcomes[0], "a duplicate");
+    assert_eq!(outcomes[0], Outcome::Registered(1), "one of the three keys is new");
+    assert!(matches!(outcomes[1], Outcome::Opened(_)), "the new client may open a session at once");
+    assert_eq!(outcomes[2], outcomes[0], "a duplicate has the same outcome");
     assert_eq!(executed.fresh(), 3 + 1);
     assert_eq!(run(execution, &ask(ALICE, alice, 1, &["x"])), Outcome::Superseded, "the number is used up");
 }
 
 #[test]
-fn registered_keys_are_bounded() {
+fn number_of_registered_keys_is_bounded() {
     let mut sessions = Sessions::new(1, 1);
     let keys = |from: u32, count: usize| -> Vec<ClientId> {
         let key = |i: usize| {
@@ -287,33 +287,33 @@ fn registered_keys_are_bounded() {
     };
     let max = quorate_types::limits::KEYS_MAX;
     assert_eq!(sessions.register(&keys(0, max - 1)), Some(u32::try_from(max).unwrap() - 1));
-    assert_eq!(sessions.register(&keys(1 << 24, 2)), None, "no room for both");
-    assert_eq!(sessions.register(&keys(0, REGISTER_KEYS_MAX)), Some(0), "known ones need no room");
+    assert_eq!(sessions.register(&keys(1 << 24, 2)), None, "there is no room for both keys");
+    assert_eq!(sessions.register(&keys(0, REGISTER_KEYS_MAX)), Some(0), "registered keys need no room");
     assert_eq!(sessions.register(&keys(1 << 24, 1)), Some(1));
     assert_eq!(sessions.register(&keys(1 << 25, 1)), None);
 }
 
 #[test]
-fn results_that_are_too_large_change_the_state_all_the_same() {
+fn bundle_with_too_large_results_still_changes_the_state() {
     let execution = &mut execution_of(&genesis());
     let session = session_of(execution, ALICE, 1);
-    // 5 bytes before the results and 4 before each.
+    // 5 bytes precede the results, and 4 precede each.
     assert!(matches!(run(execution, &ask(ALICE, session, 1, &["991 bytes"])), Outcome::Done(_)));
     let too_large = ask(ALICE, session, 2, &["992 bytes", "after"]);
     let executed = next(execution, &[&too_large]);
     assert_eq!((outcomes(&executed), executed.fresh()), (vec![Outcome::TooLarge], 2));
     let in_sum = ask(ALICE, session, 3, &["500 bytes", "500 bytes", "1 bytes"]);
     assert_eq!(run(execution, &in_sum), Outcome::TooLarge);
-    assert_eq!(run(execution, &too_large), Outcome::TooLarge, "kept like any outcome");
+    assert_eq!(run(execution, &too_large), Outcome::TooLarge, "the outcome is kept like any other");
     let snapshot = execution.application.snapshot();
     let log = snapshot.chunks().next().unwrap();
     let applied = |text: &str| log.windows(text.len()).filter(|at| *at == text.as_bytes()).count();
-    assert_eq!((applied("after"), applied("1 bytes")), (1, 2), "one of them inside 991");
+    assert_eq!((applied("after"), applied("1 bytes")), (1, 2), "\"991 bytes\" has one of them");
 }
 
-/// The last outcomes are kept; what a client asks again beyond them was executed, and stays so.
+/// Only the last outcomes are kept. An older bundle that comes again is not executed a second time.
 #[test]
-fn old_outcomes_are_forgotten_and_never_executed_again() {
+fn bundle_with_forgotten_outcome_is_not_executed_again() {
     let genesis = Genesis {
         client_window: 1 << 20,
         clients_max: 100_000,
@@ -323,7 +323,7 @@ fn old_outcomes_are_forgotten_and_never_executed_again() {
     };
     let execution = &mut execution_of(&genesis);
     let admin = session_of(execution, ADMIN, 1);
-    // Enough sessions of others that each has only the least share.
+    // There are so many sessions of others that each has only the smallest share.
     let keys: Vec<[u8; 32]> = (0..8u8).map(|i| [100 + i; 32]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     run(execution, &bundle(BundleKind::Register, ADMIN, admin, 1, &keys));
@@ -334,9 +334,9 @@ fn old_outcomes_are_forgotten_and_never_executed_again() {
     let session = session_of(execution, ALICE, 1);
     let large = ask(ALICE, session, 1, &[&format!("{KEPT_SESSION_BYTES_MIN} bytes")]);
     assert!(matches!(run(execution, &large), Outcome::Done(_)));
-    assert_eq!(run(execution, &large), Outcome::Forgotten, "larger than the whole share");
+    assert_eq!(run(execution, &large), Outcome::Forgotten, "the outcome is larger than the whole share");
     let bundles: Vec<_> = (2..=41).map(|number| ask(ALICE, session, number, &["863 bytes"])).collect();
-    // 863 + 9 + 128 bytes each: the share holds the last 16.
+    // Each takes 863 + 9 + 128 bytes, so the share has room for the last 16.
     let late = ask(ALICE, session, 50, &["863 bytes"]);
     for bundle in bundles.iter().chain([&late]) {
         run(execution, bundle);
@@ -349,7 +349,7 @@ fn old_outcomes_are_forgotten_and_never_executed_again() {
     assert_eq!(
         run(execution, &ask(ALICE, session, 2, &["other"])),
         Outcome::Forgotten,
-        "which one is not known"
+        "the digest of a forgotten bundle is unknown"
     );
     assert_eq!(execution.application.digest(), state);
     assert!(execution.executed(session, BundleNo(2)) && execution.kept(session, BundleNo(2)).is_none());
@@ -357,7 +357,7 @@ fn old_outcomes_are_forgotten_and_never_executed_again() {
 }
 
 #[test]
-fn a_height_is_executed_once() {
+fn height_is_executed_once() {
     let execution = &mut execution_of(&genesis());
     let session = session_of(execution, ALICE, 1);
     let bundles =
@@ -373,17 +373,17 @@ fn a_height_is_executed_once() {
     assert_eq!((again.height, again.fresh(), again.state), (Height(2), 0, None));
     assert_eq!(outcomes(&again), [outcomes(&first)[0].clone(), outcomes(&first)[2].clone()], "what is known");
     let checkpoint = execution.execute(&FullBlock::null(Height(4)));
-    assert_eq!(checkpoint.state, Some(state), "nothing was executed since");
+    assert_eq!(checkpoint.state, Some(state), "a block was executed a second time");
 }
 
 #[test]
-#[should_panic(expected = "height 2 is executed after 0")]
-fn a_gap_stops_the_replica() {
+#[should_panic(expected = "height 2 cannot be executed after height 0")]
+fn execution_with_a_skipped_height_panics() {
     execution_of(&genesis()).execute(&FullBlock::null(Height(2)));
 }
 
 #[test]
-fn time_never_stands_still_and_never_jumps() {
+fn time_always_grows_and_by_bounded_steps() {
     let execution = &mut execution_of(&genesis());
     let start = 1_700_000_000_000_000_000;
     let step = TIME_STEP_NS_MAX;
@@ -396,25 +396,25 @@ fn time_never_stands_still_and_never_jumps() {
     let late = start + 50 + step;
     assert_eq!(times, [start, start + 1, start + 2, start + 50, late, late + step, late + step + 1]);
     execution.execute(&FullBlock::null(execution.height.next()));
-    assert_eq!(execution.time_ns, times[6], "a null block has no time");
+    assert_eq!(execution.time_ns, times[6], "a null block has changed the time");
     let execution = &mut execution_of(&genesis());
     execution.execute(&block(Height(1), u64::MAX, vec![]));
-    assert_eq!(execution.time_ns, TIME_START_NS_MAX, "a lying first leader cannot use up the clock");
-    // Leaders write no time into an empty block, and whoever begins with 1970 would gain 10 s a block.
+    assert_eq!(execution.time_ns, TIME_START_NS_MAX, "a lying first leader has used up the clock");
+    // Leaders write no time into an empty block. A clock that began with 1970 would gain 10 s a block.
     let execution = &mut execution_of(&genesis());
     execution.execute(&block(Height(1), 0, vec![]));
     assert_eq!(execution.time_ns, 0);
     execution.execute(&block(Height(2), start, vec![open(ALICE, 1)]));
-    assert_eq!(execution.time_ns, start, "the first block with a time sets the clock");
+    assert_eq!(execution.time_ns, start, "the first block with a time has not set the clock");
 }
 
 #[test]
-fn digests_come_at_checkpoints_and_bind_everything() {
+fn digests_come_at_checkpoints_and_bind_sessions() {
     let execution = &mut execution_of(&genesis());
     let session = session_of(execution, ALICE, 1);
     let states: Vec<_> = (2..=8).map(|_| next(execution, &[]).state.is_some()).collect();
     assert_eq!(states, [false, false, true, false, false, false, true]);
-    // The same application state by another order: sessions tell the histories apart.
+    // The application state is the same in either order, but the sessions differ.
     let bundles = [ask(ALICE, session, 1, &["x"]), ask(ALICE, session, 2, &["x"])];
     let snapshot = execution.snapshot();
     let digest_of = |order: [usize; 2]| {
@@ -428,7 +428,7 @@ fn digests_come_at_checkpoints_and_bind_everything() {
 }
 
 #[test]
-fn a_snapshot_is_the_state() {
+fn restored_execution_behaves_like_the_original() {
     let genesis = genesis();
     let execution = &mut execution_of(&genesis);
     let admin = session_of(execution, ADMIN, 1);
@@ -470,7 +470,7 @@ fn damaged_snapshots_are_refused() {
     };
     let header = snapshot.header().to_vec();
     assert_eq!(restore(&header, chunks.clone()), None);
-    // The last byte is the header of the test's application, which asserts it by itself.
+    // The last byte is the header of the recorder, which asserts it itself.
     for at in 0..header.len() - 1 {
         let mut bad = header.clone();
         bad[at] ^= 1;
@@ -501,13 +501,13 @@ fn damaged_snapshots_are_refused() {
 }
 
 #[test]
-fn genesis_names_the_application() {
+fn application_that_genesis_does_not_name_is_refused() {
     let error = Execution::new(&genesis(), Box::new(Kv::new())).unwrap_err();
     assert_eq!((error.expected.as_str(), error.found.as_str()), ("recorder 3", "kv 1"));
 }
 
 #[test]
-fn the_store_is_executed_and_queried() {
+fn store_is_executed_and_queried() {
     let genesis = Genesis { application: "kv 1".to_owned(), bodies: BodyLimits::default(), ..genesis() };
     let execution = &mut Execution::new(&genesis, Box::new(Kv::new())).unwrap();
     let session = session_of(execution, ALICE, 1);
@@ -523,15 +523,15 @@ fn the_store_is_executed_and_queried() {
     assert_eq!(KvResult::from_bytes(&reply), Ok(KvResult::Value(b"v".to_vec())));
 }
 
-/// One long result does not cost the bundle its others: the application is told how much room is left.
+/// One long result does not cost the bundle its other results, because the application knows the remaining room.
 #[test]
-fn operations_hear_how_much_room_the_reply_has() {
+fn operations_receive_the_remaining_room_of_the_reply() {
     let mut genesis = Genesis { application: "kv 1".to_owned(), ..genesis() };
     genesis.bodies.reply_bytes_max = 1_000;
     let execution = &mut Execution::new(&genesis, Box::new(Kv::new())).unwrap();
     let session = session_of(execution, ALICE, 1);
     let echo = |reply_bytes| KvOp::Echo { reply_bytes, padding: b"" }.to_bytes();
-    // Before the third: 5 bytes, and 4 before each of the results, of which the second is an error of 2 bytes.
+    // The third is preceded by 5 bytes and by 4 bytes for each result. The second result is an error of 2 bytes.
     let left = 1_000 - 5 - (4 + 600) - (4 + 2) - 4;
     let requests = [echo(600), echo(600), echo(left)];
     let requests: Vec<&[u8]> = requests.iter().map(|request| &request[..]).collect();

@@ -11,9 +11,9 @@ const ROOMY: At = At {
 fn run_in(store: &mut Kv, room: usize, op: &KvOp<'_>) -> (KvResult, usize) {
     let mut reply = vec![0xee; 3];
     store.apply(&At { room, ..ROOMY }, &op.to_bytes(), &mut reply);
-    assert_eq!(reply[..3], [0xee; 3], "what is in the reply stays");
+    assert_eq!(reply[..3], [0xee; 3], "earlier bytes of the reply were changed");
     let result = KvResult::from_bytes(&reply[3..]).unwrap();
-    assert_eq!(result.to_bytes(), &reply[3..], "the result is canonical");
+    assert_eq!(result.to_bytes(), &reply[3..], "the result is not canonical");
     (result, reply.len() - 3)
 }
 
@@ -30,20 +30,20 @@ fn get(key: &[u8]) -> KvOp<'_> {
 }
 
 #[test]
-fn puts_gets_and_deletes() {
+fn key_is_put_read_and_deleted() {
     let mut store = Kv::new();
     assert_eq!(run(&mut store, &get(b"k")), KvResult::Absent);
     assert_eq!(run(&mut store, &put(b"k", b"v")), KvResult::Done);
     assert_eq!(run(&mut store, &get(b"k")), KvResult::Value(b"v".to_vec()));
     assert_eq!(run(&mut store, &put(b"k", b"")), KvResult::Done);
-    assert_eq!(run(&mut store, &get(b"k")), KvResult::Value(vec![]), "empty is not absent");
+    assert_eq!(run(&mut store, &get(b"k")), KvResult::Value(vec![]), "an empty value counts as absent");
     assert_eq!(run(&mut store, &KvOp::Delete { key: b"k" }), KvResult::Done);
     assert_eq!(run(&mut store, &KvOp::Delete { key: b"k" }), KvResult::Absent);
     assert_eq!(run(&mut store, &get(b"k")), KvResult::Absent);
 }
 
 #[test]
-fn compare_and_swap_changes_only_what_was_expected() {
+fn compare_and_swap_needs_the_expected_value() {
     let mut store = Kv::new();
     let cas = |expect, value| KvOp::CompareAndSwap { key: b"k", expect, value };
     for (op, result, then) in [
@@ -59,7 +59,7 @@ fn compare_and_swap_changes_only_what_was_expected() {
 }
 
 #[test]
-fn increments_decimal_text() {
+fn increment_changes_decimal_text() {
     let mut store = Kv::new();
     let incr = |by| KvOp::Increment { key: b"n", by };
     assert_eq!(run(&mut store, &incr(7)), KvResult::Number(7));
@@ -100,7 +100,7 @@ fn scan_all(store: &mut Kv, from: &[u8], to: Option<&[u8]>, limit: u32, room: us
 }
 
 #[test]
-fn scans_in_order_page_by_page() {
+fn scan_returns_keys_in_order_page_by_page() {
     let mut store = Kv::new();
     let keys: Vec<Vec<u8>> = (0..2_500).map(|i| format!("k{i:05}").into_bytes()).collect();
     for key in keys.iter().rev() {
@@ -124,7 +124,7 @@ fn scans_in_order_page_by_page() {
 }
 
 #[test]
-fn ends_of_prefixes() {
+fn prefix_end_is_the_first_key_beyond_the_prefix() {
     for (prefix, end) in [
         (b"a" as &[u8], Some(b"b" as &[u8])),
         (b"a\xff", Some(b"b")),
@@ -136,9 +136,9 @@ fn ends_of_prefixes() {
     }
 }
 
-/// Whatever room there is: a result with a choice about its length keeps within it.
+/// A result with a variable length never exceeds its room.
 #[test]
-fn long_results_keep_within_their_room() {
+fn long_results_never_exceed_their_room() {
     let mut store = Kv::new();
     run(&mut store, &put(b"key", &[1; 100]));
     let scan = KvOp::Scan { from: b"", to: None, limit: 5 };
@@ -159,7 +159,7 @@ fn long_results_keep_within_their_room() {
 }
 
 #[test]
-fn queries_read_and_never_write() {
+fn query_never_writes() {
     let mut store = Kv::new();
     run(&mut store, &put(b"k", b"v"));
     let before = store.digest();
@@ -177,7 +177,7 @@ fn queries_read_and_never_write() {
 }
 
 #[test]
-fn long_keys_are_refused() {
+fn too_long_key_is_refused() {
     let mut store = Kv::new();
     let (longest, too_long) = (vec![7; KEY_BYTES_MAX], vec![7; KEY_BYTES_MAX + 1]);
     assert_eq!(run(&mut store, &put(&longest, b"")), KvResult::Done);
@@ -235,9 +235,9 @@ proptest! {
         prop_assert!(KvOp::parse(&trailing).is_err());
     }
 
-    /// Bytes that nobody meant as an operation are answered, and change nothing unless they are one.
+    /// The store answers arbitrary bytes. They change nothing unless they decode as an operation.
     #[test]
-    fn hostile_operations_are_answered(
+    fn arbitrary_bytes_are_answered(
         ops in prop::collection::vec((any_op(), any::<u16>(), any::<u8>(), any::<bool>()), 1..12),
         noise in prop::collection::vec(any::<u8>(), 0..40),
         room in 0usize..200,

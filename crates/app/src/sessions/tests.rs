@@ -9,21 +9,21 @@ fn digest(sessions: &mut Sessions) -> Digest {
     writer.finish()
 }
 
-fn outcome(bytes: usize) -> Kept {
+fn outcome(bytes: usize) -> KeptOutcome {
     let outcome: Arc<[u8]> = Arc::from(Outcome::Done(vec![vec![7; bytes]]).to_bytes());
-    Kept { bundle: BundleDigest::ZERO, result: ReplyBundle::result_digest(&outcome), outcome }
+    KeptOutcome { bundle: BundleDigest::ZERO, result: ReplyBundle::result_digest(&outcome), outcome }
 }
 
 #[test]
-fn the_share_of_a_session_depends_on_their_number() {
+fn share_of_a_session_depends_on_the_number_of_sessions() {
     for (open, bytes) in [(0, 2 << 20), (1, 2 << 20), (16, 1 << 20), (1_000, 16_777), (5_000, 16 << 10)] {
         assert_eq!(allowance(open), bytes, "{open} sessions");
     }
 }
 
-/// A replica that was restored keeps, forgets and evicts what the others do, to the byte.
+/// A restored replica keeps, forgets and evicts exactly the same outcomes and sessions as the others.
 #[test]
-fn a_restored_replica_keeps_and_forgets_like_the_others() {
+fn restored_sessions_keep_forget_and_evict_like_the_originals() {
     for seed in 0..4 {
         let mut rng = Rng::new(seed);
         let mut sessions = Sessions::new(20, 1 << 10);
@@ -41,7 +41,7 @@ fn a_restored_replica_keeps_and_forgets_like_the_others() {
                 open.push((id, 0));
             }
             let at = rng.index(open.len());
-            // Sometimes a number is left out, and the next one fills the gap.
+            // Sometimes a number is skipped, and the next step fills the gap.
             let gap = u64::from(rng.chance(200_000));
             open[at].1 += 1 + gap;
             let (id, number) = open[at];
@@ -64,7 +64,7 @@ fn a_restored_replica_keeps_and_forgets_like_the_others() {
             };
             assert_eq!(kept(&sessions), kept(&twin), "seed {seed}");
             let session = sessions.get(id).unwrap();
-            let charges: usize = session.kept.values().map(Kept::charge).sum();
+            let charges: usize = session.kept.values().map(KeptOutcome::charge).sum();
             assert_eq!(session.kept_bytes, charges);
             assert_eq!(session.kept.len(), session.order.len());
             assert!(charges <= KEPT_SESSION_BYTES_MAX);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cluster::{AskAgain, LinkMode};
-use crate::driver::fake::{Behaviour, Fake, answer as expected, ask_again, nobody};
+use crate::driver::fake::{Behaviour, Fake, answer as expected, ask_again, no_listener};
 use quorate_crypto::Scheme;
 use std::future::Future;
 
@@ -18,7 +18,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn calls_at_the_same_time_share_bundles_and_get_their_own_results() {
+fn concurrent_calls_share_bundles_and_receive_their_own_results() {
     for links in [LinkMode::Tls, LinkMode::Plain] {
         let fake = Fake::start(4, links);
         fake.behave(3, Behaviour::Wrong);
@@ -41,10 +41,10 @@ fn calls_at_the_same_time_share_bundles_and_get_their_own_results() {
 }
 
 #[test]
-fn broken_connections_lose_nothing_and_double_nothing() {
+fn operations_are_executed_once_across_broken_connections() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut info = fake.info.clone();
-    info.replicas[2].address = nobody();
+    info.replicas[2].address = no_listener();
     run(async {
         let client = AsyncClient::connect(info, key(1), options()).await.unwrap();
         for i in 0..60u8 {
@@ -58,7 +58,7 @@ fn broken_connections_lose_nothing_and_double_nothing() {
 }
 
 #[test]
-fn a_session_lost_while_idle_is_replaced_without_a_word() {
+fn session_lost_while_idle_is_replaced_unnoticed() {
     let fake = Fake::start(4, LinkMode::Tls);
     run(async {
         let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
@@ -70,7 +70,7 @@ fn a_session_lost_while_idle_is_replaced_without_a_word() {
 }
 
 #[test]
-fn reads_without_room_are_asked_again_alone_and_nothing_else_is() {
+fn only_reads_without_room_are_repeated_alone() {
     let mut fake = Fake::start(4, LinkMode::Tls);
     fake.info.ask_again = Some(AskAgain(ask_again));
     let ops: Vec<Vec<u8>> = (0..60u8)
@@ -101,11 +101,11 @@ fn reads_without_room_are_asked_again_alone_and_nothing_else_is() {
         let is_read = op.starts_with(b"large") && !op.ends_with(b"write");
         assert!(times == 1 || is_read && times == 2, "{op:?}: {times} times");
     }
-    assert!(executed.len() > ops.len(), "none was asked again");
+    assert!(executed.len() > ops.len(), "no read was repeated");
 }
 
 #[test]
-fn a_call_that_is_late_says_what_was_tried() {
+fn late_call_describes_its_attempts() {
     let fake = Fake::start(4, LinkMode::Tls);
     run(async {
         let short = Options { timeout: Duration::from_secs(1), ..options() };
@@ -117,17 +117,17 @@ fn a_call_that_is_late_says_what_was_tried() {
         let late = client.call(b"op").await.unwrap_err();
         let ClientError::Timeout { tried, fate, .. } = &late else { panic!("{late:?}") };
         assert_eq!(*fate, Fate::Unknown);
-        assert!(tried.contains("1 says digest ") && tried.contains("3 say nothing"), "{tried}");
+        assert!(tried.contains("1 reports digest ") && tried.contains("3 have not answered"), "{tried}");
     });
 }
 
 #[test]
-fn failures_to_connect_say_why() {
+fn failed_connect_reports_the_reason() {
     let fake = Fake::start(4, LinkMode::Tls);
     fake.state().registered = Some(std::iter::empty().collect());
     let mut unreachable = fake.info.clone();
     for replica in &mut unreachable.replicas {
-        replica.address = nobody();
+        replica.address = no_listener();
     }
     run(async {
         let refused = AsyncClient::connect(fake.info.clone(), key(1), options()).await.err();
@@ -136,14 +136,14 @@ fn failures_to_connect_say_why() {
         let Some(ClientError::Timeout { trouble, .. }) =
             AsyncClient::connect(unreachable, key(1), short).await.err()
         else {
-            panic!("connected to nobody");
+            panic!("connected without a listener");
         };
         assert!(trouble.contains("replica 3") && trouble.contains("refused"), "{trouble}");
     });
 }
 
 #[test]
-fn a_cancelled_call_harms_no_other() {
+fn cancelled_call_harms_no_other_call() {
     let fake = Fake::start(4, LinkMode::Plain);
     run(async {
         let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
@@ -166,7 +166,7 @@ fn a_cancelled_call_harms_no_other() {
     }
 }
 
-/// When the last handle is gone the tasks end and the connections with them.
+/// The tasks and the connections end with the last handle.
 #[test]
 fn dropping_the_client_closes_its_connections() {
     let fake = Fake::start(4, LinkMode::Tls);

@@ -1,7 +1,7 @@
-//! From operations to bundles.
+//! The assembly of operations into bundles.
 
 use super::flight::Flight;
-use super::{Core, Session, Slot};
+use super::{BundleSlot, Core, Session};
 use bytes::Bytes;
 use quorate_crypto::bundle_preimage;
 use quorate_types::bundle::{BUNDLE_HEADER_BYTES, BundleBuilder, bundle_digest};
@@ -16,20 +16,20 @@ use std::fmt;
 /// Bytes of a message around the content of its bundle: two tags and a signature.
 const ENVELOPE_BYTES: usize = 1 + 1 + 64;
 
-/// Which bundle an operation travels in, and where in it.
+/// The bundle of an operation, and its place in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket {
-    /// The bundle, as events name it.
+    /// The bundle, under its number in events.
     pub bundle: u64,
     /// The operation's place among the bundle's results.
     pub index: u32,
 }
 
-/// Why an operation was not taken.
+/// The reason why an operation was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// Too much waits or is in flight already. Try again after the next event.
-    #[error("too much is waiting already")]
+    /// The queue is full, or too many bundles are in flight. Try again after the next event.
+    #[error("the queue of the client is full; try again after the next result")]
     Full,
     /// The operation or the bundle exceeds a limit of the cluster.
     #[error("{what} of the cluster, which is {most}")]
@@ -40,14 +40,14 @@ pub enum SubmitError {
         most: u32,
     },
     /// A bundle needs at least one operation.
-    #[error("a bundle without operations")]
+    #[error("a bundle has no operations; it needs at least one")]
     Empty,
-    /// There is no open session, or not the one that the bundle was prepared for.
-    #[error("no such session is open")]
+    /// No session is open, or another one than that of the prepared bundle.
+    #[error("the session is not open")]
     NoSession,
 }
 
-/// A size that exceeds a limit, and by how much.
+/// A size that exceeds a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
     /// Bytes of one operation: `request_bytes_max`.
@@ -81,13 +81,13 @@ pub(crate) struct Draft {
     builder: BundleBuilder,
     ticket: u64,
     submitted: Time,
-    /// Whether more may be added.
+    /// Whether more operations may be added.
     open: bool,
-    /// Sessions that were lost before it was executed.
+    /// Sessions that were lost before its execution.
     lost: u32,
 }
 
-/// A bundle that is built and signed, to be submitted later: load that is not to pay for signing.
+/// A bundle that is built and signed, to be submitted later, so that a load does not include the cost of signing.
 #[derive(Debug)]
 pub struct Prepared {
     session: SessionId,
@@ -99,7 +99,7 @@ pub struct Prepared {
 }
 
 impl Core {
-    /// Adds one operation to the bundle that leaves next. It leaves with the next poll when fewer than
+    /// Adds one operation to the bundle that leaves next. The bundle leaves with the next poll if fewer than
     /// `Settings::in_flight_max` bundles are in flight.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Core {
         Ok(Ticket { bundle: draft.ticket, index })
     }
 
-    /// Makes a bundle of exactly these operations. The ticket's index is that of the first.
+    /// Queues a bundle of exactly these operations. The ticket's index is that of the first.
     ///
     /// # Errors
     /// As [`Core::submit`], and [`SubmitError::Empty`].
@@ -145,7 +145,7 @@ impl Core {
         self.enqueue(draft)
     }
 
-    /// The admin client registers client keys: up to 1,000 in one bundle.
+    /// Queues a bundle that registers client keys, up to 1,000. Only the admin client may send it.
     ///
     /// # Errors
     /// As [`Core::submit_bundle`].
@@ -166,9 +166,9 @@ impl Core {
         self.enqueue(draft)
     }
 
-    /// Builds and signs a bundle now that [`Core::submit_prepared`] sends later. It takes the session's next
-    /// number: prepared bundles have to be submitted in the order in which they were made, and nothing else
-    /// gets far ahead of one that is not submitted.
+    /// Builds and signs a bundle that [`Core::submit_prepared`] sends later. The bundle takes the session's next
+    /// number. Prepared bundles have to be submitted in the order in which they were made, and no other bundle
+    /// gets far ahead of an unsubmitted one.
     ///
     /// # Errors
     /// [`SubmitError::NoSession`] before the session is open; otherwise as [`Core::submit_bundle`].
@@ -183,7 +183,7 @@ impl Core {
         }
         self.check_bundle(&draft)?;
         let number = self.first.plus(u64::try_from(self.slots.len()).unwrap_or(u64::MAX));
-        self.slots.push_back(Slot::Reserved);
+        self.slots.push_back(BundleSlot::Reserved);
         let requests = draft.builder.count();
         let (digest, frame) = self.seal(draft.builder, session, number);
         Ok(Prepared { session, number, ticket: draft.ticket, requests, digest, frame })
@@ -192,7 +192,7 @@ impl Core {
     /// Sends a prepared bundle.
     ///
     /// # Errors
-    /// Gives the bundle back: [`SubmitError::Full`] while too much is in flight, and
+    /// Gives the bundle back: [`SubmitError::Full`] while too many bundles are in flight, and
     /// [`SubmitError::NoSession`] when its session is gone.
     pub fn submit_prepared(
         &mut self,
@@ -209,12 +209,12 @@ impl Core {
         let Prepared { number, ticket, requests, digest, frame, .. } = prepared;
         let flight = self.launch(Flight::new(ticket, requests, digest, frame, now), number);
         if let Some(slot) = self.position(number).and_then(|at| self.slots.get_mut(at)) {
-            *slot = Slot::Flying(flight);
+            *slot = BundleSlot::Flying(flight);
         }
         Ok(Ticket { bundle: ticket, index: 0 })
     }
 
-    /// Sends what waits, as far as the window and the bound on bundles in flight allow.
+    /// Sends waiting bundles, as far as the window and the bound on bundles in flight allow.
     pub(super) fn depart(&mut self) {
         let Session::Open(session) = self.session else {
             return;
@@ -233,11 +233,11 @@ impl Core {
             let mut flight = Flight::new(draft.ticket, requests, digest, frame, draft.submitted);
             flight.lost = draft.lost;
             let flight = self.launch(flight, number);
-            self.slots.push_back(Slot::Flying(flight));
+            self.slots.push_back(BundleSlot::Flying(flight));
         }
     }
 
-    /// Finishes a bundle: its digest, and the message that carries it, signed where clients sign.
+    /// Finishes a bundle. Returns its digest and the message that carries it, signed if clients sign.
     pub(super) fn seal(
         &self,
         mut builder: BundleBuilder,
@@ -259,7 +259,7 @@ impl Core {
         (digest, Bytes::from(frame))
     }
 
-    /// The operations of a bundle that was sent, for another bundle; `None` cannot happen, because it was built here.
+    /// Returns the operations of a sent bundle, for another bundle. `None` is impossible, because this core built the bundle.
     pub(super) fn draft_again(&self, flight: &Flight) -> Option<Draft> {
         let Ok(FromClient::Bundle { authenticator, content }) = FromClient::from_bytes(&flight.frame) else {
             return None;
@@ -274,13 +274,13 @@ impl Core {
         Some(Draft { builder, ticket: flight.ticket, submitted: flight.submitted, open: false, lost })
     }
 
-    /// It leaves before all that waits.
+    /// Puts a draft in front of all waiting ones.
     pub(super) fn put_back(&mut self, draft: Draft) {
         self.waiting_bytes = self.waiting_bytes.saturating_add(draft.builder.size());
         self.waiting.push_front(draft);
     }
 
-    /// Bundles that wait to be sent.
+    /// Whether one of the asked bundles waits to be sent.
     pub(super) fn waits(&self, is_asked: &dyn Fn(u64) -> bool) -> bool {
         self.waiting.iter().any(|draft| is_asked(draft.ticket))
     }
@@ -291,7 +291,7 @@ impl Core {
         ticket
     }
 
-    /// Gives up what was never sent.
+    /// Drops the bundles that were never sent; returns their tickets and numbers of operations.
     pub(super) fn drop_drafts(&mut self) -> impl Iterator<Item = (u64, u32)> + use<> {
         self.waiting_bytes = 0;
         std::mem::take(&mut self.waiting).into_iter().map(|draft| (draft.ticket, draft.builder.count()))
@@ -319,7 +319,7 @@ impl Core {
         Ok(Ticket { bundle, index: 0 })
     }
 
-    /// The bytes that an operation takes in a bundle.
+    /// Checks an operation against the limits; returns its bytes in a bundle.
     fn check_op(&self, op: &[u8]) -> Result<usize, SubmitError> {
         let limits = &self.settings.limits;
         let size = op.len().saturating_add(4);

@@ -1,4 +1,4 @@
-//! What a client core says to its driver and to the caller.
+//! The outputs of a client core: messages for its driver, and events for the caller.
 
 use bytes::Bytes;
 use quorate_types::limits::SESSIONS_PER_CLIENT_MAX;
@@ -7,43 +7,43 @@ use quorate_types::{Outcome, ReplicaId, Results, SessionId, Time};
 use std::fmt;
 use std::sync::Arc;
 
-/// What the driver must do.
+/// An instruction for the driver, or an event for the caller.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Output {
-    /// Send this message; `frame` is what follows the length on the wire. Shared: cloning it is cheap.
+    /// A message to send; `frame` follows the length on the wire. The bytes are shared, so a clone is cheap.
     Send {
-        /// To whom.
+        /// The receiver.
         to: ReplicaId,
         /// The encoded `FromClient`.
         frame: Bytes,
     },
-    /// Something for the caller.
+    /// An event for the caller.
     Event(Event),
 }
 
-/// What became of what the caller asked for.
+/// The outcome of a request of the caller, or a change of its session.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The session is open.
     Opened(SessionId),
-    /// No session was opened, and operations go on waiting. The caller may try again with `Core::open`.
+    /// No session was opened, and operations keep waiting. The caller may try again with `Core::open`.
     OpenFailed(Failure),
-    /// The session is gone (evicted, or the cluster has forgotten it). Bundles that may have been executed have failed;
+    /// The session is gone: evicted, or forgotten by the cluster. Bundles that may have been executed have failed;
     /// the others wait for `Core::open` with a new nonce.
     SessionLost,
-    /// A bundle was executed, and this is its believed result.
+    /// A bundle was executed, and this is its accepted result.
     Done {
         /// `Ticket::bundle` of its operations.
         bundle: u64,
-        /// What it resulted in.
+        /// The result.
         answer: Answer,
         /// Operations in it.
         requests: u32,
-        /// When the first of them was submitted.
+        /// The time at which the first of them was submitted.
         submitted: Time,
-        /// When the bundle was sent first.
+        /// The time at which the bundle was first sent.
         sent: Time,
-        /// How often it was sent again.
+        /// The number of times that it was sent again.
         repeats: u32,
     },
     /// A bundle has no result and will have none.
@@ -52,7 +52,7 @@ pub enum Event {
         bundle: u64,
         /// Operations in it.
         requests: u32,
-        /// Why.
+        /// The reason.
         why: Failure,
     },
 }
@@ -62,7 +62,7 @@ pub enum Event {
 pub enum Answer {
     /// One result for each operation, in their order.
     Results(BundleResults),
-    /// This many client keys are newly registered.
+    /// The number of newly registered client keys.
     Registered(u32),
 }
 
@@ -71,19 +71,19 @@ pub enum Answer {
 pub struct BundleResults(Arc<[u8]>);
 
 impl BundleResults {
-    /// Takes an encoded outcome; `None` when it does not hold exactly `requests` results.
+    /// Takes an encoded outcome; `None` if it does not hold exactly `requests` results.
     pub(crate) fn of(outcome: Arc<[u8]>, requests: u32) -> Option<Self> {
         let count = Outcome::results(&outcome)?.len();
         (u32::try_from(count) == Ok(requests)).then_some(Self(outcome))
     }
 
-    /// The results, in the order of the operations.
+    /// Returns the results, in the order of the operations.
     #[must_use]
     pub fn iter(&self) -> Option<Results<'_>> {
         Outcome::results(&self.0)
     }
 
-    /// The result of the operation at `index`.
+    /// Returns the result of the operation at `index`.
     #[must_use]
     pub fn get(&self, index: u32) -> Option<&[u8]> {
         self.iter()?.nth(usize::try_from(index).ok()?)
@@ -96,27 +96,27 @@ impl fmt::Debug for BundleResults {
     }
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
-    /// The session was lost while the bundle was on its way, and it is not certain that it was not executed before.
-    #[error("the session was lost while the bundle was on its way: whether it was executed is unknown")]
+    /// The session was lost while the bundle was in flight, and the bundle may have been executed before.
+    #[error("the session was lost while the bundle was in flight; the outcome is unknown")]
     SessionLost,
-    /// One session after the other was lost before it was executed.
+    /// One session after the other was lost before the bundle was executed.
     #[error(
-        "not executed: the cluster has closed one session after the other before it came to this bundle; it keeps clients_max sessions in all, and {SESSIONS_PER_CLIENT_MAX} for each key"
+        "not executed: the cluster evicted one session after the other before it executed this bundle; it keeps clients_max sessions in all, and {SESSIONS_PER_CLIENT_MAX} for each key"
     )]
     Evicted,
-    /// It was executed, or another bundle under its number was, and the result is no longer kept.
-    #[error("the result is no longer kept by the replicas")]
+    /// The bundle, or another one with its number, was executed, and the replicas no longer keep the result.
+    #[error("the replicas no longer keep the result")]
     Forgotten,
-    /// Another bundle was executed under its number: somebody else uses the same key and session.
-    #[error("another bundle was executed under the same number")]
+    /// Another bundle was executed under its number: another program uses the same key and session.
+    #[error("another bundle was executed under the same number: another program uses this key and session")]
     Superseded,
-    /// Its number lay too far above the floor of the session.
-    #[error("the number lies outside the window of the session")]
+    /// The number of the bundle is too far above the floor of the session.
+    #[error("the number is outside the window of the session")]
     OutOfWindow,
-    /// It was executed, and its results exceed `reply_bytes_max` of the cluster, which is this.
+    /// The bundle was executed, and its results exceed this `reply_bytes_max` of the cluster.
     #[error("executed, but the results exceed reply_bytes_max of the cluster, which is {0} bytes")]
     TooLarge(u32),
     /// Only the admin client registers keys, and only while there is room.
@@ -125,30 +125,30 @@ pub enum Failure {
     /// The client's key is not registered.
     #[error("the client key is not registered")]
     NotRegistered,
-    /// As many replicas as can be waited for refuse to take it.
-    #[error("refused: {}", super::tried::words(*.0))]
+    /// As many replicas as can be waited for refuse the bundle.
+    #[error("refused: {}", super::tried::text(*.0))]
     Refused(Refusal),
-    /// f + 1 replicas agree on an answer that makes no sense: more than f are faulty.
-    #[error("the replicas agree on an impossible answer")]
+    /// f + 1 replicas agree on a nonsensical answer: more than f are faulty.
+    #[error("f + 1 replicas agree on an impossible answer: more than f are faulty")]
     Impossible,
-    /// It was given up before it was sent.
-    #[error("given up before it was sent")]
+    /// The bundle was abandoned before it was sent.
+    #[error("abandoned before it was sent")]
     NotSent,
 }
 
-/// Whether something without a result was executed.
+/// Whether an operation without a result was executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It was executed.
+    /// The operation was executed.
     Executed,
-    /// It was not executed and never will be.
+    /// The operation was not executed and never will be.
     NotExecuted,
-    /// It may have been executed, once at most, or may yet be.
+    /// The operation may have been executed, or may yet be, once at most.
     Unknown,
 }
 
 impl Failure {
-    /// What is known of the bundle's effect.
+    /// Returns what is known of the bundle's effect.
     #[must_use]
     pub fn fate(self) -> Fate {
         match self {
@@ -164,21 +164,21 @@ impl Failure {
     }
 }
 
-/// What a client has done and met.
+/// Counts of a client's messages and of their answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Bundles sent, each counted once.
     pub bundles: u64,
     /// Bundles sent again.
     pub repeats: u64,
-    /// Bundles with a believed answer.
+    /// Bundles with an accepted answer.
     pub answered: u64,
-    /// Refusals because a replica has too much to do.
+    /// Refusals because a replica is busy.
     pub busy: u64,
     /// Refusals for other reasons.
     pub refused: u64,
-    /// How often a replica has begun to send its replies to newer connections with this key.
+    /// Number of times that a replica began to send its replies to newer connections with this key.
     pub displaced: u64,
-    /// Replies that contradict themselves or answer what was never asked.
+    /// Replies that contradict themselves, or that answer another content.
     pub lies: u64,
 }

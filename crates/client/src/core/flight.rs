@@ -1,11 +1,13 @@
-//! A bundle that was sent and has no believed answer yet.
+//! A bundle that was sent and has no accepted answer yet.
 //!
-//! **When it is certain that it was never executed.** A replica that says "no session" has no session to execute it in from
-//! then on, but may have executed it before, when there was one. It then has sent the result to every connection that it
-//! sends this client's replies to, before it said "no session": a connection keeps order. So its word is certain where its
-//! connection stood and it was answering on it when the bundle left for the first time, where it has answered on it ever since
-//! (a connection that breaks, or that replies no longer go to, ends that), and where it has given no other answer. Of f + 1
-//! such replicas one is honest, and what one honest replica has never executed, none has.
+//! **Certainty that a bundle was never executed.** A replica that replies "no session" cannot execute the bundle
+//! from then on. It may have executed the bundle before, while the session existed. In that case it had sent the result to every connection
+//! that receives this client's replies, before "no session": a connection keeps order.
+//!
+//! The reply is therefore certain under three conditions. The replica was reporting on its connection when the
+//! bundle left for the first time. It has reported on it ever since: a connection that breaks, or that no longer receives the
+//! replies, ends this. And the replica has given no other answer. Of f + 1 such replicas one is honest, and a bundle that one
+//! honest replica has never executed, no honest replica has.
 
 use bytes::Bytes;
 use quorate_types::codec::Wire as _;
@@ -13,11 +15,11 @@ use quorate_types::wire::Refusal;
 use quorate_types::{BundleDigest, Outcome, ReplicaId, ReplicaSet, ReplyBundle, Time};
 use std::sync::Arc;
 
-/// Different answers to one bundle that one replica may give: an honest one says in turn that the bundle is
-/// out of its window, what it resulted in, that this is forgotten, and that the session is gone.
+/// Different answers that one replica may give to one bundle. An honest replica reports in turn that the bundle is
+/// out of its window, the result, that the result is forgotten, and that the session is gone.
 const ANSWERS_PER_REPLICA_MAX: usize = 4;
 
-/// One bundle on its way.
+/// One bundle in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) ticket: u64,
@@ -27,33 +29,33 @@ pub(crate) struct Flight {
     pub(crate) frame: Bytes,
     pub(crate) submitted: Time,
     pub(crate) sent: Time,
-    /// How often it was sent again.
+    /// The number of times that it was sent again.
     pub(crate) repeats: u32,
-    /// Replicas that were sent it.
+    /// Replicas that the bundle was sent to.
     pub(crate) sent_to: ReplicaSet,
-    /// Replicas that would have told this client if they had executed it.
+    /// Replicas that would have reported an execution to this client.
     pub(crate) witnesses: ReplicaSet,
-    /// Those of them that have certainly never executed it and never will.
-    never: ReplicaSet,
-    /// Sessions that were lost before it was executed.
+    /// Witnesses that have certainly never executed the bundle and never will.
+    never_executed: ReplicaSet,
+    /// Sessions that were lost before its execution.
     pub(crate) lost: u32,
-    /// Whether it goes to all replicas by now, and not only to the one that may be the leader.
-    pub(crate) everyone: bool,
-    /// When it goes to all (again).
+    /// Whether it goes to all replicas by now, and not only to the probable leader.
+    pub(crate) to_all: bool,
+    /// The time at which it goes to all (again).
     pub(crate) retry_at: Time,
     /// Pause before the retry after that one.
     pub(crate) pause: u64,
-    /// When it goes once more to whom it was addressed, or to the leader alone, because it could not be taken.
-    pub(crate) again_at: Option<Time>,
-    /// Whether more replicas than may lie have too much to do for it.
-    pub(crate) is_unwelcome: bool,
-    /// How often it was put off like this.
-    pub(crate) put_off: u32,
+    /// The time at which a refused bundle is sent again to the same replicas, or to the leader alone.
+    pub(crate) postponed_to: Option<Time>,
+    /// Whether more than f replicas are busy.
+    pub(crate) is_busy_at_many: bool,
+    /// The number of postponements.
+    pub(crate) postponements: u32,
     answers: Vec<Answer>,
     refusals: Vec<(ReplicaId, Refusal)>,
 }
 
-/// One result, and who reports it.
+/// One result, and the replicas that report it.
 #[derive(Debug)]
 struct Answer {
     result: quorate_types::Digest,
@@ -61,17 +63,17 @@ struct Answer {
     by: ReplicaSet,
 }
 
-/// What a reply changed.
+/// The effect of a reply.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Vote {
-    /// Not enough equal ones yet.
+pub(crate) enum ReplyEffect {
+    /// The reply counts, and there are not enough equal ones yet.
     Counted,
-    /// The same replica said the same before, or too many different things.
+    /// The replica has sent the same reply before, or too many different ones.
     Ignored,
-    /// The reply contradicts itself: its outcome does not have the digest that it names.
+    /// The reply contradicts itself: its outcome does not have the named digest.
     Lie,
     /// Enough distinct replicas report this outcome.
-    Believed(Arc<[u8]>),
+    Accepted(Arc<[u8]>),
 }
 
 impl Flight {
@@ -92,31 +94,31 @@ impl Flight {
             repeats: 0,
             sent_to: ReplicaSet::EMPTY,
             witnesses: ReplicaSet::EMPTY,
-            never: ReplicaSet::EMPTY,
+            never_executed: ReplicaSet::EMPTY,
             lost: 0,
-            everyone: false,
+            to_all: false,
             retry_at: Time::MAX,
             pause: 0,
-            again_at: None,
-            is_unwelcome: false,
-            put_off: 0,
+            postponed_to: None,
+            is_busy_at_many: false,
+            postponements: 0,
             answers: Vec::new(),
             refusals: Vec::new(),
         }
     }
 
-    /// Counts a reply to this bundle; `needed` distinct replicas with the same result are believed.
+    /// Counts a reply to this bundle; a result of `needed` distinct replicas is accepted.
     ///
     /// An outcome is hashed when its digest is named for the first time: once for each bundle, as long as
-    /// nobody lies. What is held has the digest that it is held under.
-    pub(crate) fn vote(&mut self, from: ReplicaId, reply: &ReplyBundle, needed: usize) -> Vote {
+    /// no replica lies. Each stored outcome has the digest under which it is stored.
+    pub(crate) fn count_reply(&mut self, from: ReplicaId, reply: &ReplyBundle, needed: usize) -> ReplyEffect {
         let known = self.answers.iter_mut().position(|answer| answer.result == reply.result);
         let given = self.answers.iter().filter(|answer| answer.by.contains(from)).count();
         let answer = match known.and_then(|index| self.answers.get_mut(index)) {
-            Some(answer) if answer.by.contains(from) => return Vote::Ignored,
-            _ if given >= ANSWERS_PER_REPLICA_MAX => return Vote::Ignored,
+            Some(answer) if answer.by.contains(from) => return ReplyEffect::Ignored,
+            _ if given >= ANSWERS_PER_REPLICA_MAX => return ReplyEffect::Ignored,
             Some(answer) => answer,
-            None if ReplyBundle::result_digest(&reply.outcome) != reply.result => return Vote::Lie,
+            None if ReplyBundle::result_digest(&reply.outcome) != reply.result => return ReplyEffect::Lie,
             None => {
                 let by = ReplicaSet::EMPTY;
                 let (result, outcome) = (reply.result, reply.outcome.clone());
@@ -124,10 +126,14 @@ impl Flight {
             }
         };
         answer.by.insert(from);
-        if answer.by.len() >= needed { Vote::Believed(answer.outcome.clone()) } else { Vote::Counted }
+        if answer.by.len() >= needed {
+            ReplyEffect::Accepted(answer.outcome.clone())
+        } else {
+            ReplyEffect::Counted
+        }
     }
 
-    /// Notes a refusal and says how many distinct replicas refuse for this reason since the bundle was last
+    /// Notes a refusal. Returns the number of distinct replicas that refused for this reason since the bundle was last
     /// sent to all.
     pub(crate) fn refuse(&mut self, from: ReplicaId, why: Refusal) -> usize {
         self.refusals.retain(|(by, _)| *by != from);
@@ -135,40 +141,40 @@ impl Flight {
         self.refusals.iter().filter(|(_, reason)| *reason == why).count()
     }
 
-    /// Whether any replica was sent it.
+    /// Whether it was sent to any replica.
     pub(crate) fn is_out(&self) -> bool {
         !self.sent_to.is_empty()
     }
 
-    /// A replica says that there is no such session.
+    /// Notes that a replica has no such session.
     pub(crate) fn no_session(&mut self, from: ReplicaId) {
         let has_answered =
             self.answers.iter().any(|answer| answer.by.contains(from) && !is_no_session(&answer.outcome));
         if self.witnesses.contains(from) && !has_answered {
-            self.never.insert(from);
+            self.never_executed.insert(from);
         }
     }
 
     /// Whether `needed` replicas have certainly never executed it.
-    pub(crate) fn is_never(&self, needed: usize) -> bool {
-        self.never.len() >= needed
+    pub(crate) fn is_never_executed(&self, needed: usize) -> bool {
+        self.never_executed.len() >= needed
     }
 
-    /// Whether it may turn out that `needed` replicas have certainly never executed it, when those have spoken that have not.
+    /// Whether the missing answers may still show that `needed` replicas have certainly never executed it.
     pub(crate) fn is_open_question(&self, needed: usize) -> bool {
         let mut silent = self.witnesses;
-        for by in self.answered().iter().chain(self.never.iter()) {
+        for by in self.answered().iter().chain(self.never_executed.iter()) {
             silent.remove(by);
         }
-        !self.is_never(needed) && self.never.len().saturating_add(silent.len()) >= needed
+        !self.is_never_executed(needed) && self.never_executed.len().saturating_add(silent.len()) >= needed
     }
 
-    /// For each result that replicas report, its digest and how many report it.
+    /// Returns each reported result: its digest, and the number of replicas that report it.
     pub(crate) fn answers(&self) -> impl Iterator<Item = (quorate_types::Digest, usize)> {
         self.answers.iter().map(|answer| (answer.result, answer.by.len()))
     }
 
-    /// Replicas that have answered.
+    /// Returns the replicas that have answered.
     pub(crate) fn answered(&self) -> ReplicaSet {
         let mut all = ReplicaSet::EMPTY;
         for by in self.answers.iter().flat_map(|answer| answer.by.iter()) {
@@ -177,28 +183,28 @@ impl Flight {
         all
     }
 
-    /// The latest refusal of each replica since the bundle was last sent to all.
+    /// Returns the latest refusal of each replica since the bundle was last sent to all.
     pub(crate) fn refusals(&self) -> &[(ReplicaId, Refusal)] {
         &self.refusals
     }
 
-    /// From now on it goes to all; what they refused before does not count any more.
+    /// Addresses the bundle to all replicas from now on. Earlier refusals no longer count.
     pub(crate) fn widen(&mut self) {
-        self.everyone = true;
-        self.is_unwelcome = false;
-        self.put_off = 0;
+        self.to_all = true;
+        self.is_busy_at_many = false;
+        self.postponements = 0;
         self.refusals.clear();
     }
 
-    /// Nothing is to be done for it before then.
-    pub(crate) fn put_off_until(&mut self, time: Time) {
-        self.again_at = Some(time);
+    /// Postpones all work for the bundle until `time`.
+    pub(crate) fn postpone_until(&mut self, time: Time) {
+        self.postponed_to = Some(time);
         self.retry_at = self.retry_at.max(time);
     }
 
-    /// When something has to be done for it.
+    /// Returns the time of its next work.
     pub(crate) fn due(&self) -> Time {
-        self.again_at.map_or(self.retry_at, |again| again.min(self.retry_at))
+        self.postponed_to.map_or(self.retry_at, |again| again.min(self.retry_at))
     }
 }
 

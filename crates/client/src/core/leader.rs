@@ -1,13 +1,13 @@
-//! Who leads, as far as a client can know: the highest view that f + 1 replicas say they have reached.
+//! The leader, as far as a client can know: that of the highest view that f + 1 replicas claim to have reached.
 
 use quorate_types::{ReplicaId, View};
 
-/// What the replicas say about their views, and the guess that follows.
+/// The claims of the replicas about their views, and the guess that follows.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaderGuess {
     /// Latest view and leader named by each replica.
     claims: Vec<Option<(View, ReplicaId)>>,
-    /// How many replicas must have reached a view.
+    /// The number of replicas that must have reached a view.
     needed: usize,
     guess: ReplicaId,
 }
@@ -21,7 +21,7 @@ impl LeaderGuess {
         self.guess
     }
 
-    /// Notes what a replica says about itself.
+    /// Notes a replica's claim about its view and leader.
     pub(crate) fn note(&mut self, from: ReplicaId, view: View, leader: ReplicaId) {
         let n = self.claims.len();
         let Some(claim) = self.claims.get_mut(from.index()) else {
@@ -36,7 +36,7 @@ impl LeaderGuess {
         let Some((view, _)) = self.needed.checked_sub(1).and_then(|last| reached.get(last)) else {
             return;
         };
-        // Up to f of those in this view may name a wrong leader, so the one named most often is taken. A
+        // Up to f replicas in this view may name a wrong leader, so the guess is the leader named most often. A
         // wrong guess costs one retry, never a result.
         let (mut most, before) = (0, self.guess);
         for named in reached.chunk_by(|a, b| a == b) {

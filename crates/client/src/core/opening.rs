@@ -1,19 +1,19 @@
-//! Sessions: opening one, and losing it.
+//! Sessions: how a client opens one, and how it loses one.
 
 use super::event::{Event, Failure};
 use super::flight::Flight;
-use super::{Core, Sender, Session, Slot, flights};
+use super::{BundleSlot, Core, Sender, Session, flights};
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::{BundleKind, BundleNo, SessionId, Time, quorum};
 
-/// A bundle goes into another session this often at most: where sessions are lost that fast, there are too many.
+/// The most sessions that one bundle may lose. A cluster that evicts sessions faster has too many of them.
 const SESSIONS_LOST_MAX: u32 = 3;
-/// How long replicas are waited for that can say what was never executed in a session that is gone.
+/// The longest wait for replicas that can show that bundles of a lost session were never executed.
 const GONE_PATIENCE_NS: u64 = 1_000_000_000;
 
 impl Core {
     /// Asks for a session. `nonce` must be new for each session of this key, also across restarts: the same
-    /// nonce always names the same session, in which numbers would be used twice. Without effect while a
+    /// nonce always names the same session, in which numbers would be used twice. The call has no effect while a
     /// session is open or being opened.
     pub fn open(&mut self, now: Time, nonce: u64) {
         self.advance(now);
@@ -28,7 +28,7 @@ impl Core {
         self.session = Session::Opening(flight, number);
     }
 
-    /// Gives up everything that was not sent yet: it fails as `NotSent`.
+    /// Abandons all bundles that were not sent yet: they fail as `NotSent`.
     pub fn abandon(&mut self, now: Time) {
         self.advance(now);
         for (bundle, requests) in self.drop_drafts() {
@@ -49,17 +49,17 @@ impl Core {
         self.event(Event::OpenFailed(why));
     }
 
-    /// Enough replicas say that the session is gone. Those that can say for certain what was never executed are heard first, for
-    /// a while.
+    /// Handles the report of enough replicas that the session is gone. The client first waits, for a limited time, for replicas
+    /// that can show for certain that bundles were never executed.
     pub(super) fn session_gone(&mut self) {
         let needed = quorum::weak(self.settings.f);
-        let by = *self.gone_by.get_or_insert(self.now.plus(GONE_PATIENCE_NS));
+        let by = *self.abandon_at.get_or_insert(self.now.plus(GONE_PATIENCE_NS));
         let mut is_settled = true;
         let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
         for flight in flights(&mut self.session, &mut self.slots) {
             if flight.is_open_question(needed) && by > self.now {
                 is_settled = false;
-                if !flight.everyone {
+                if !flight.to_all {
                     out.ask_all(self.now, &self.settings, flight);
                 }
             }
@@ -70,19 +70,19 @@ impl Core {
         }
     }
 
-    /// The session is gone. What is in flight and was certainly never executed goes into the next one; of the rest nobody
-    /// can say any more whether it was executed before that.
+    /// Drops the session. Bundles in flight that were certainly never executed go into the next session; the fate of the others
+    /// is unknown for good.
     pub(super) fn lose_session(&mut self) {
         self.session = Session::Closed;
-        self.gone_by = None;
+        self.abandon_at = None;
         self.by_digest.clear();
         self.first = BundleNo(1);
         let needed = quorum::weak(self.settings.f);
         let mut again = Vec::new();
         for slot in std::mem::take(&mut self.slots) {
-            let Slot::Flying(flight) = slot else { continue };
+            let BundleSlot::Flying(flight) = slot else { continue };
             let (bundle, requests) = (flight.ticket, flight.requests);
-            let is_never = flight.is_never(needed);
+            let is_never = flight.is_never_executed(needed);
             match self.draft_again(&flight).filter(|_| is_never && flight.lost < SESSIONS_LOST_MAX) {
                 Some(draft) => again.push(draft),
                 None => {
@@ -91,7 +91,7 @@ impl Core {
                 }
             }
         }
-        // In front of what was not sent, in its order.
+        // These bundles go before the unsent ones, in their own order.
         again.into_iter().rev().for_each(|draft| self.put_back(draft));
         self.event(Event::SessionLost);
     }

@@ -1,22 +1,22 @@
-//! What replicas say: replies, which count, and refusals, which are advice.
+//! Messages of replicas: replies, which count, and refusals, which are advice.
 
 use super::event::{Answer, BundleResults, Event, Failure};
-use super::flight::{Flight, Vote, is_no_session};
-use super::{Core, Sender, Session, Slot, flights};
+use super::flight::{Flight, ReplyEffect, is_no_session};
+use super::{BundleSlot, Core, Sender, Session, flights};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Refusal;
 use quorate_types::{BundleDigest, BundleNo, Outcome, ReplicaId, ReplyBundle, SessionId, quorum};
 use std::sync::Arc;
 
-/// Pause before a bundle goes once more to a replica that has too much to do; doubles a few times. Not more: all that
-/// has a higher number waits for the one that waits, when the window is full.
+/// Pause before a bundle is sent again to a busy replica; it doubles a few times. It doubles no further, because all bundles with
+/// higher numbers wait for this one when the window is full.
 const BUSY_PAUSE_NS: u64 = 20_000_000;
 const BUSY_DOUBLINGS_MAX: u32 = 4;
-/// Pause before a bundle goes once more to a replica that seems to lag behind; doubles.
+/// Pause before a bundle is sent again to a replica that is behind; it doubles.
 const LAG_PAUSE_NS: u64 = 2_000_000;
 const LAG_DOUBLINGS_MAX: u32 = 8;
-/// Pause before what is in flight goes to all, when a replica has begun to send its replies elsewhere: long enough for most
-/// of it to have been executed, so that the answer is there.
+/// Pause before the bundles in flight go to all, when a replica has begun to send its replies elsewhere. It is long enough for
+/// most of them to be executed, so that the answers exist.
 const DISPLACED_PAUSE_NS: u64 = 50_000_000;
 
 impl Core {
@@ -34,17 +34,17 @@ impl Core {
         if is_gone {
             flight.no_session(from);
         }
-        match flight.vote(from, reply, needed) {
-            Vote::Counted | Vote::Ignored => {}
-            Vote::Lie => self.counters.lies = self.counters.lies.saturating_add(1),
-            Vote::Believed(outcome) => self.believe(reply.session, reply.number, outcome),
+        match flight.count_reply(from, reply, needed) {
+            ReplyEffect::Counted | ReplyEffect::Ignored => {}
+            ReplyEffect::Lie => self.counters.lies = self.counters.lies.saturating_add(1),
+            ReplyEffect::Accepted(outcome) => self.accept(reply.session, reply.number, outcome),
         }
-        if is_gone && self.gone_by.is_some() {
+        if is_gone && self.abandon_at.is_some() {
             self.session_gone();
         }
     }
 
-    /// What is in flight under this number of this session.
+    /// Returns the flight with this number of this session.
     fn flight(&mut self, session: SessionId, number: BundleNo) -> Option<&mut Flight> {
         let at = self.position(number);
         match &mut self.session {
@@ -52,14 +52,14 @@ impl Core {
                 Some(flight)
             }
             Session::Open(open) if session == *open => match self.slots.get_mut(at?)? {
-                Slot::Flying(flight) => Some(flight),
-                Slot::Reserved | Slot::Done => None,
+                BundleSlot::Flying(flight) => Some(flight),
+                BundleSlot::Reserved | BundleSlot::Done => None,
             },
             Session::Closed | Session::Opening(..) | Session::Open(_) => None,
         }
     }
 
-    fn believe(&mut self, session: SessionId, number: BundleNo, outcome: Arc<[u8]>) {
+    fn accept(&mut self, session: SessionId, number: BundleNo, outcome: Arc<[u8]>) {
         self.counters.answered = self.counters.answered.saturating_add(1);
         if session == SessionId::default() {
             match Outcome::from_bytes(&outcome) {
@@ -106,7 +106,7 @@ impl Core {
             }),
             Err(why) => {
                 self.event(Event::Failed { bundle, requests, why });
-                // Numbers of this session are not ours alone, or have a hole.
+                // Another program uses numbers of this session, or the numbers have a hole.
                 if matches!(why, Failure::Superseded | Failure::OutOfWindow) {
                     self.lose_session();
                 }
@@ -114,14 +114,14 @@ impl Core {
         }
     }
 
-    /// Takes a bundle out of flight.
+    /// Ends a flight and returns it.
     fn land(&mut self, number: BundleNo) -> Option<Flight> {
         let at = self.position(number)?;
-        let slot = self.slots.get_mut(at).filter(|slot| matches!(slot, Slot::Flying(_)))?;
-        let Slot::Flying(flight) = std::mem::replace(slot, Slot::Done) else {
+        let slot = self.slots.get_mut(at).filter(|slot| matches!(slot, BundleSlot::Flying(_)))?;
+        let BundleSlot::Flying(flight) = std::mem::replace(slot, BundleSlot::Done) else {
             return None;
         };
-        while let Some(Slot::Done) = self.slots.front() {
+        while let Some(BundleSlot::Done) = self.slots.front() {
             self.slots.pop_front();
             self.first = self.first.next();
         }
@@ -138,19 +138,19 @@ impl Core {
             Refusal::Busy => self.counters.busy = self.counters.busy.saturating_add(1),
             _ => self.counters.refused = self.counters.refused.saturating_add(1),
         }
-        let is_gone = self.gone_by.is_some();
+        let is_gone = self.abandon_at.is_some();
         let Some(flight) = number.and_then(|number| self.flight(session, number)) else {
             return;
         };
         let refusing = flight.refuse(from, why);
         if why == Refusal::NoSession && session != SessionId::default() {
             flight.no_session(from);
-            if flight.is_never(weak) || is_gone {
+            if flight.is_never_executed(weak) || is_gone {
                 self.session_gone();
                 return;
             }
         }
-        // What all replicas say because they lag, after a power cut say, is over when they have caught up.
+        // A refusal by all replicas that are behind, for example after a power cut, ends when they have caught up.
         let passes = matches!(why, Refusal::Busy | Refusal::Behind | Refusal::OutOfWindow);
         if refusing >= everyone && !passes {
             self.give_up(session, number.unwrap_or_default(), why);
@@ -158,21 +158,21 @@ impl Core {
         }
         match why {
             Refusal::Busy | Refusal::Behind | Refusal::OutOfWindow => {
-                // The replica has too much to do or has not executed yet what this builds upon.
+                // The replica is busy, or has not executed the height on which this bundle builds.
                 let (pause, most) = match why {
                     Refusal::Busy => (BUSY_PAUSE_NS, BUSY_DOUBLINGS_MAX),
                     _ => (LAG_PAUSE_NS, LAG_DOUBLINGS_MAX),
                 };
-                let pause = pause.saturating_mul(1 << flight.put_off.min(most));
-                // One alone may lie to have it asked for nowhere else.
-                flight.is_unwelcome |= why == Refusal::Busy && refusing >= weak;
-                if flight.again_at.is_none() {
-                    flight.again_at = Some(now.plus(pause));
-                    flight.put_off = flight.put_off.saturating_add(1);
+                let pause = pause.saturating_mul(1 << flight.postponements.min(most));
+                // A single replica may lie, so that the bundle goes to no other one.
+                flight.is_busy_at_many |= why == Refusal::Busy && refusing >= weak;
+                if flight.postponed_to.is_none() {
+                    flight.postponed_to = Some(now.plus(pause));
+                    flight.postponements = flight.postponements.saturating_add(1);
                     let due = flight.due();
                     self.wake = self.wake.min(due);
                 }
-                // The leader says so, or an honest replica does.
+                // The leader reports it, or an honest replica does.
                 if why == Refusal::Busy && (from == leader || refusing >= weak) {
                     self.allowance.cut(now);
                 }
@@ -183,17 +183,17 @@ impl Core {
             | Refusal::NumberReused
             | Refusal::NotRegistered
             | Refusal::Forgotten => {
-                // One replica may lie: the others are asked at once.
-                if !flight.everyone {
+                // One replica may lie: the bundle goes to the others at once.
+                if !flight.to_all {
                     self.ask_the_others(session, number.unwrap_or_default());
                 }
             }
         }
     }
 
-    /// A replica sends its replies to newer connections with this key, and no longer here.
+    /// Notes that a replica sends its replies to newer connections with this key, and no longer to this one.
     pub(super) fn on_displaced(&mut self, from: ReplicaId) {
-        self.unhear(from);
+        self.stop_reporting(from);
         self.displaced.insert(from);
         self.counters.displaced = self.counters.displaced.saturating_add(1);
         let soon = self.now.plus(DISPLACED_PAUSE_NS);
@@ -208,7 +208,7 @@ impl Core {
         let flight = match &mut self.session {
             Session::Opening(flight, _) if session == SessionId::default() => Some(flight),
             Session::Open(_) => at.and_then(|at| match self.slots.get_mut(at) {
-                Some(Slot::Flying(flight)) => Some(flight),
+                Some(BundleSlot::Flying(flight)) => Some(flight),
                 _ => None,
             }),
             Session::Closed | Session::Opening(..) => None,
@@ -219,7 +219,7 @@ impl Core {
         }
     }
 
-    /// So many replicas refuse a bundle for the same reason that waiting for others is in vain.
+    /// Abandons a bundle that too many replicas refuse for the same reason: waiting for others is useless.
     fn give_up(&mut self, session: SessionId, number: BundleNo, why: Refusal) {
         let failure = match why {
             Refusal::NotRegistered => Failure::NotRegistered,
@@ -237,7 +237,7 @@ impl Core {
         if let Some(flight) = self.land(number) {
             self.event(Event::Failed { bundle: flight.ticket, requests: flight.requests, why: failure });
         }
-        // Where the number was not executed it leaves a hole, and the window would come to a stop at it.
+        // A number that was not executed leaves a hole, and the window would stop at it.
         if why != Refusal::Forgotten {
             self.lose_session();
         }

@@ -1,5 +1,4 @@
-//! The core against scripted replicas in virtual time. `Cluster` holds the truth; what each replica says of it
-//! is up to the test.
+//! Tests of the core against scripted replicas in virtual time. Each test chooses the messages of each replica.
 
 use super::*;
 use bytes::Bytes;
@@ -40,7 +39,7 @@ fn key() -> SigningKey {
     SigningKey::from_seed(Scheme::Ed25519, [9; 32])
 }
 
-/// A core, the time, and what came out of it.
+/// A core, the time, and the core's outputs.
 struct World {
     core: Core,
     now: Time,
@@ -53,7 +52,7 @@ impl World {
         Self { core: Core::new(settings, key()), now: Time(5 * MS), sent: Vec::new(), events: Vec::new() }
     }
 
-    /// All links up and the session open.
+    /// Returns a world with all links up and the session open.
     fn open(settings: Settings) -> Self {
         let mut world = Self::with(settings);
         for id in 0..settings.n as u16 {
@@ -106,7 +105,7 @@ impl World {
         (ticket.bundle, self.parse(&sent.last().unwrap().1))
     }
 
-    /// What a replica makes of a message: its form, its digest and its signature are checked.
+    /// Parses a message as a replica does: it checks the form, the digest and the signature.
     fn parse(&self, frame: &Bytes) -> Bundle {
         let Ok(FromClient::Bundle { authenticator, content }) = FromClient::from_bytes(frame) else {
             panic!("not a bundle");

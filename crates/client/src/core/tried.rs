@@ -1,30 +1,30 @@
-//! Attempts at operations that have no answer yet, in words for people.
+//! A description of the attempts at operations without an answer, for people.
 
 use super::flight::Flight;
-use super::{Core, Session, Slot};
+use super::{BundleSlot, Core, Session};
 use quorate_types::wire::Refusal;
 use quorate_types::{Digest, ReplicaSet, quorum};
 use std::fmt::{self, Write as _};
 
-/// The attempts so far.
+/// The attempts at operations so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tried {
-    /// Whether any of the operations has left: then it may be executed, and nobody can call it back.
+    /// Whether any of the operations has left: it may then be executed, and cannot be withdrawn.
     pub is_sent: bool,
-    /// To whom it was sent, how often, and what became of it.
+    /// The receivers, the number of attempts, and the answers.
     pub text: String,
 }
 
 impl Core {
-    /// The attempts at those bundles without an answer whose `Ticket::bundle` is asked for.
+    /// Returns the attempts at the asked bundles without an answer; `is_asked` takes a `Ticket::bundle`.
     #[must_use]
     pub fn tried(&self, is_asked: &dyn Fn(u64) -> bool) -> Tried {
         let mut flying = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Flying(flight) if is_asked(flight.ticket) => Some(flight),
+            BundleSlot::Flying(flight) if is_asked(flight.ticket) => Some(flight),
             _ => None,
         });
         if let Some(flight) = flying.next() {
-            let mut text = self.story(flight);
+            let mut text = self.describe(flight);
             let others = flying.count();
             if others > 0 {
                 let _ = write!(text, "; {others} more bundles have no answer");
@@ -32,18 +32,18 @@ impl Core {
             return Tried { is_sent: flight.is_out() || others > 0, text };
         }
         let text = match &self.session {
-            Session::Opening(flight, _) => format!("no session was opened yet: {}", self.story(flight)),
+            Session::Opening(flight, _) => format!("no session was opened yet: {}", self.describe(flight)),
             Session::Closed => "no session is open".to_owned(),
             Session::Open(_) if self.waits(is_asked) => {
-                "not sent yet: it waits for the answers to bundles before it".to_owned()
+                "not sent yet: the bundle waits for the answers to earlier bundles".to_owned()
             }
             Session::Open(_) => "nothing was sent".to_owned(),
         };
         Tried { is_sent: false, text }
     }
 
-    /// The fate of one bundle.
-    fn story(&self, flight: &Flight) -> String {
+    /// Describes the attempts at one bundle.
+    fn describe(&self, flight: &Flight) -> String {
         let mut text = String::new();
         if flight.is_out() {
             let _ = write!(text, "sent to {}", Replicas(flight.sent_to));
@@ -51,7 +51,7 @@ impl Core {
                 let _ = write!(text, ", {} times", flight.repeats.saturating_add(1));
             }
         } else {
-            text.push_str("sent to nobody");
+            text.push_str("sent to no replica");
         }
         let answered = flight.answered();
         let refusals = flight.refusals().iter().filter(|(by, _)| !answered.contains(*by));
@@ -59,16 +59,16 @@ impl Core {
         let silent = self.settings.n.saturating_sub(answered.len()).saturating_sub(refused);
         let mut parts = Vec::new();
         for (digest, count) in flight.answers() {
-            parts.push(format!("{} digest {}", said(count), short(digest)));
+            parts.push(format!("{} digest {}", count_with(count, "reports", "report"), short(digest)));
         }
         for why in REFUSALS {
             let count = refusals.clone().filter(|(_, reason)| *reason == why).count();
             if count > 0 {
-                parts.push(format!("{} \"{}\"", said(count), words(why)));
+                parts.push(format!("{} ({})", count_with(count, "refuses", "refuse"), self::text(why)));
             }
         }
         if silent > 0 {
-            parts.push(format!("{} nothing", said(silent)));
+            parts.push(count_with(silent, "has not answered", "have not answered"));
         }
         let needed = quorum::weak(self.settings.f);
         let _ = match (flight.answers().count(), refused) {
@@ -88,11 +88,12 @@ impl Core {
     }
 }
 
-fn said(count: usize) -> String {
-    if count == 1 { "1 says".to_owned() } else { format!("{count} say") }
+/// Puts a count of replicas before its verb.
+fn count_with(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Enough of a digest to tell it from others.
+/// Returns the first digits of a digest, enough to distinguish it from others.
 fn short(digest: Digest) -> String {
     let hex = quorate_types::digest::hex(&digest.0);
     format!("{}…", hex.get(..8).unwrap_or(&hex))
@@ -110,18 +111,18 @@ const REFUSALS: [Refusal; 9] = [
     Refusal::Behind,
 ];
 
-/// A refusal in a person's words.
-pub(super) fn words(why: Refusal) -> &'static str {
+/// Returns the text of a refusal, for people.
+pub(super) fn text(why: Refusal) -> &'static str {
     match why {
         Refusal::Busy => "busy",
         Refusal::BadSignature => "bad signature",
         Refusal::Malformed => "malformed, or beyond a limit",
         Refusal::NoSession => "no such session",
         Refusal::NumberReused => "the number was used before",
-        Refusal::OutOfWindow => "the number lies outside the window",
+        Refusal::OutOfWindow => "the number is outside the window",
         Refusal::NotRegistered => "the key is not registered",
         Refusal::Forgotten => "executed, and the result is no longer kept",
-        Refusal::Behind => "not that far yet",
+        Refusal::Behind => "it is behind",
     }
 }
 

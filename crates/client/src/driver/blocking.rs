@@ -1,4 +1,4 @@
-//! One client whose calls wait for their results.
+//! One client with blocking calls.
 
 #![allow(
     clippy::disallowed_methods,
@@ -15,17 +15,17 @@ use quorate_types::{PublicKey, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A call that has no answer after this long says what it waits for, where [`Options::waiting`] is set.
+/// The time after which a call without an answer reports its attempts, if [`Options::waiting`] is set.
 pub const WAITING_AFTER: Duration = Duration::from_secs(2);
 
-/// How a blocking or async client behaves.
+/// Options of a blocking or async client.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long a call waits for its result.
+    /// The time that a call waits for its result.
     pub timeout: Duration,
     /// Bundles in flight at most; see [`Settings::in_flight_max`].
     pub in_flight_max: usize,
-    /// Hears what a call of a blocking client waits for when it has waited for [`WAITING_AFTER`]: once for each call.
+    /// Receives a description of the attempts of a blocking call that has waited for [`WAITING_AFTER`], once for each call.
     pub waiting: Option<fn(&str)>,
 }
 
@@ -43,21 +43,21 @@ impl Options {
 
 /// A client of a cluster: each call returns when f + 1 replicas agree on its result.
 ///
-/// Where the session is lost, the client opens another one, for later calls and for what was certainly never executed in
-/// the old one: the caller does not notice. Where that is not certain the call fails with [`Failure::SessionLost`]. Nothing
+/// When the session is lost, the client opens another one, for later calls and for operations that were certainly never executed
+/// in the old one. The caller does not notice. If that is not certain, the call fails with [`Failure::SessionLost`]. Nothing
 /// is executed twice.
 pub struct Client {
     pub(super) pool: ClientPool,
     id: CoreId,
     pub(super) options: Options,
-    told: Vec<PoolEvent>,
-    state: State,
-    /// The call that has said what it waits for, by its beginning.
-    said: Option<Instant>,
+    events: Vec<PoolEvent>,
+    state: SessionState,
+    /// The beginning of the call that has already reported its attempts.
+    reported: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SessionState {
     Opening,
     Open,
     /// The cluster gave no session; the next call asks again.
@@ -68,12 +68,13 @@ impl Client {
     /// Connects to a cluster and opens a session.
     ///
     /// # Errors
-    /// When the key is not registered, the cluster gives no answer in time, or this machine refuses.
+    /// Fails when the key is not registered, the cluster gives no answer in time, or the system of this machine fails.
     pub fn connect(cluster: ClusterInfo, key: SigningKey, options: Options) -> Result<Self, ClientError> {
         let mut pool = ClientPool::new(cluster)?;
         let settings = options.settings(&pool.cluster);
         let id = pool.add(key, settings)?;
-        let mut client = Self { pool, id, options, told: Vec::new(), state: State::Opening, said: None };
+        let mut client =
+            Self { pool, id, options, events: Vec::new(), state: SessionState::Opening, reported: None };
         client.within_time(|client, start| client.need_session(start))?;
         Ok(client)
     }
@@ -81,30 +82,30 @@ impl Client {
     /// Executes one operation and returns its result.
     ///
     /// # Errors
-    /// [`ClientError::Failed`] and [`ClientError::Timeout`] say what is known of the operation's fate.
+    /// [`ClientError::Failed`] and [`ClientError::Timeout`] contain the known fate of the operation.
     pub fn call(&mut self, op: &[u8]) -> Result<Vec<u8>, ClientError> {
         let mut results = self.call_many([op])?;
         results.pop().ok_or(ClientError::Failed(Failure::Impossible))
     }
 
     /// Executes operations in their order, in as few bundles as the limits allow, and returns their results
-    /// in the same order. They need not be neighbours in the cluster's order.
+    /// in the same order. Other operations may come between them in the cluster's order.
     ///
-    /// A read that had no room in the reply of its bundle is asked again alone, after the others, if nothing in the same call
-    /// may have written what it reads; see [`ClusterInfo::ask_again`]. Nothing else is executed a second time.
+    /// A read without room in the reply of its bundle is repeated alone, after the others. The condition: no operation of the
+    /// same call may have written the data that it reads (see [`ClusterInfo::ask_again`]). Nothing else is executed a second time.
     ///
     /// # Errors
-    /// As [`Client::call`]; the first failure ends it, whatever becomes of the others.
+    /// As [`Client::call`]. The first failure ends the call; the other operations may still be executed.
     pub fn call_many<'o>(
         &mut self,
         ops: impl IntoIterator<Item = &'o [u8]>,
     ) -> Result<Vec<Vec<u8>>, ClientError> {
         let ops: Vec<&[u8]> = ops.into_iter().collect();
         self.within_time(|client, start| {
-            // Messages that came while nobody called are read first: they say what replicas have not executed.
-            client.turn(Duration::ZERO, &mut Collected::default())?;
+            // Messages that arrived between calls are read first: they show which bundles replicas have not executed.
+            client.turn(Duration::ZERO, &mut CallResults::default())?;
             client.need_session(start)?;
-            let mut results = Collected::default();
+            let mut results = CallResults::default();
             for op in &ops {
                 client.submit(start, &mut results, |core, now| core.submit(now, op))?;
             }
@@ -115,20 +116,20 @@ impl Client {
         })
     }
 
-    /// Asks reads that had no room in their bundles once more, each in a bundle of its own.
+    /// Repeats reads that had no room in their bundles, each in a bundle of its own.
     fn ask_again(
         &mut self,
         start: Instant,
         ops: &[&[u8]],
-        answers: &mut [Collection],
+        answers: &mut [OperationResult],
     ) -> Result<(), ClientError> {
         let Some(rule) = self.pool.cluster.ask_again else { return Ok(()) };
-        let is_again = |(index, answer): &(usize, &mut Collection)| {
+        let is_again = |(index, answer): &(usize, &mut OperationResult)| {
             let mut later = ops.iter().skip(index.saturating_add(1)).copied();
             answer.is_shared && ops.get(*index).is_some_and(|op| (rule.0)(op, &answer.result, &mut later))
         };
         for (index, answer) in answers.iter_mut().enumerate().filter(is_again) {
-            let mut again = Collected::default();
+            let mut again = CallResults::default();
             let op = ops.get(index).copied();
             self.submit(start, &mut again, |core, now| core.submit_bundle(now, op))?;
             self.collect(start, &mut again)?;
@@ -143,7 +144,7 @@ impl Client {
     fn submit(
         &mut self,
         start: Instant,
-        results: &mut Collected,
+        results: &mut CallResults,
         mut submit: impl FnMut(&mut Core, Time) -> Result<Ticket, SubmitError>,
     ) -> Result<(), ClientError> {
         loop {
@@ -160,21 +161,21 @@ impl Client {
         }
     }
 
-    fn collect(&mut self, start: Instant, results: &mut Collected) -> Result<(), ClientError> {
+    fn collect(&mut self, start: Instant, results: &mut CallResults) -> Result<(), ClientError> {
         while !results.is_complete() {
             self.wait(start, results)?;
         }
         Ok(())
     }
 
-    /// The admin client registers client keys and is told how many of them are new.
+    /// Registers client keys; returns the number of new ones. Only the admin client may call it.
     ///
     /// # Errors
     /// As [`Client::call`].
     pub fn register(&mut self, keys: &[PublicKey]) -> Result<u32, ClientError> {
         self.within_time(|client, start| {
             client.need_session(start)?;
-            let mut results = Collected::default();
+            let mut results = CallResults::default();
             for keys in keys.chunks(REGISTER_KEYS_MAX) {
                 client
                     .submit(start, &mut results, |core, now| core.submit_keys(now, keys.iter().copied()))?;
@@ -184,7 +185,7 @@ impl Client {
         })
     }
 
-    /// Runs a call. When it fails, what has not left yet must not leave behind the caller's back.
+    /// Runs a call. When it fails, its unsent bundles are abandoned, so that none leaves after the end of the call.
     fn within_time<T>(
         &mut self,
         call: impl FnOnce(&mut Self, Instant) -> Result<T, ClientError>,
@@ -200,62 +201,62 @@ impl Client {
     }
 
     fn need_session(&mut self, start: Instant) -> Result<(), ClientError> {
-        if self.state == State::Refused {
+        if self.state == SessionState::Refused {
             self.pool.reopen(self.id)?;
-            self.state = State::Opening;
+            self.state = SessionState::Opening;
         }
-        while self.state == State::Opening {
-            self.wait(start, &mut Collected::default())?;
+        while self.state == SessionState::Opening {
+            self.wait(start, &mut CallResults::default())?;
         }
         Ok(())
     }
 
-    fn tried(&mut self, results: &Collected) -> Tried {
+    fn tried(&mut self, results: &CallResults) -> Tried {
         let core = self.pool.core(self.id);
         let tried = core.map(|core| core.tried(&|bundle| results.expects(bundle)));
         tried.unwrap_or(Tried { is_sent: false, text: String::new() })
     }
 
-    /// A bundle that has not left is given up when a call ends, so it never will.
-    fn late(&mut self, results: &Collected) -> ClientError {
+    /// Returns the error of a late call. A bundle that has not left is abandoned when the call ends, so it never leaves.
+    fn late(&mut self, results: &CallResults) -> ClientError {
         let Tried { is_sent, text } = self.tried(results);
         let fate = if is_sent || results.answered > 0 { Fate::Unknown } else { Fate::NotExecuted };
         ClientError::Timeout { waited: self.options.timeout, tried: text, fate, trouble: self.pool.trouble() }
     }
 
-    /// Lets the pool work once and collects what it tells.
-    fn wait(&mut self, start: Instant, results: &mut Collected) -> Result<(), ClientError> {
+    /// Lets the pool work once and collects its events.
+    fn wait(&mut self, start: Instant, results: &mut CallResults) -> Result<(), ClientError> {
         let waited = start.elapsed();
         let mut left = self.options.timeout.saturating_sub(waited);
         if left.is_zero() {
             return Err(self.late(results));
         }
-        if let Some(say) = self.options.waiting.filter(|_| self.said != Some(start)) {
+        if let Some(report) = self.options.waiting.filter(|_| self.reported != Some(start)) {
             if waited >= WAITING_AFTER {
-                self.said = Some(start);
+                self.reported = Some(start);
                 let (tried, trouble) = (self.tried(results).text, self.pool.trouble());
-                say(&format!("waiting for an answer: {tried} ({trouble})"));
+                report(&format!("waiting for an answer: {tried} ({trouble})"));
             }
             left = left.min(WAITING_AFTER.saturating_sub(waited).max(Duration::from_millis(1)));
         }
         self.turn(left, results)
     }
 
-    fn turn(&mut self, most: Duration, results: &mut Collected) -> Result<(), ClientError> {
-        self.told.clear();
-        self.pool.poll(most, &mut self.told)?;
+    fn turn(&mut self, most: Duration, results: &mut CallResults) -> Result<(), ClientError> {
+        self.events.clear();
+        self.pool.poll(most, &mut self.events)?;
         let (mut failed, mut lost) = (None, false);
-        for event in self.told.drain(..) {
+        for event in self.events.drain(..) {
             let PoolEvent::Client(_, event) = event else {
                 continue;
             };
             match event {
-                Event::Opened(_) => self.state = State::Open,
-                Event::OpenFailed(why) => (self.state, failed) = (State::Refused, Some(why)),
-                Event::SessionLost => (self.state, lost) = (State::Opening, true),
+                Event::Opened(_) => self.state = SessionState::Open,
+                Event::OpenFailed(why) => (self.state, failed) = (SessionState::Refused, Some(why)),
+                Event::SessionLost => (self.state, lost) = (SessionState::Opening, true),
                 Event::Done { bundle, answer, .. } => results.note(bundle, answer),
                 Event::Failed { bundle, why, .. } if results.expects(bundle) => failed = failed.or(Some(why)),
-                // Of an earlier call that has failed already.
+                // The bundle belongs to an earlier call that has failed already.
                 Event::Failed { .. } => {}
             }
         }
@@ -267,22 +268,22 @@ impl Client {
 }
 
 /// The result of one operation.
-struct Collection {
+struct OperationResult {
     result: Vec<u8>,
-    /// Whether others had the same reply.
+    /// Whether the reply contained further results.
     is_shared: bool,
 }
 
-/// Results of one call as they come in.
+/// The results of one call, as they arrive.
 #[derive(Default)]
-struct Collected {
-    /// The bundles that hold the call's operations, with their answers once they are there.
+struct CallResults {
+    /// The bundles of the call's operations, with their answers once these have arrived.
     bundles: BTreeMap<u64, Option<Answer>>,
     answered: usize,
     registered: u32,
 }
 
-impl Collected {
+impl CallResults {
     fn expect(&mut self, ticket: Ticket) {
         self.bundles.entry(ticket.bundle).or_insert(None);
     }
@@ -305,37 +306,37 @@ impl Collected {
         self.answered == self.bundles.len()
     }
 
-    /// Bundles are numbered in the order of submission, so the order of the map is that of the operations.
-    fn in_order(&self) -> Vec<Collection> {
+    /// Returns the results in the order of the operations: bundles are numbered in the order of submission, and so is the map.
+    fn in_order(&self) -> Vec<OperationResult> {
         let mut all = Vec::new();
         for answer in self.bundles.values() {
             if let Some(Answer::Results(results)) = answer {
                 let is_shared = results.get(1).is_some();
                 let results = results.iter().into_iter().flatten();
-                all.extend(results.map(|result| Collection { result: result.to_vec(), is_shared }));
+                all.extend(results.map(|result| OperationResult { result: result.to_vec(), is_shared }));
             }
         }
         all
     }
 }
 
-/// Asks every replica of a cluster what it is doing. For each: its answer (JSON), or why there is none.
+/// Asks every replica of a cluster for its status. Returns for each its answer (JSON), or the reason why there is none.
 ///
 /// # Errors
-/// When this machine refuses.
+/// Fails when the system of this machine fails.
 pub fn status(cluster: ClusterInfo, timeout: Duration) -> Result<Vec<Result<String, String>>, ClientError> {
     let ids: Vec<ReplicaId> = cluster.ids().collect();
     let mut pool = ClientPool::new(cluster)?;
     let mut answers: Vec<Option<Result<String, String>>> = vec![None; ids.len()];
     let mut asked = vec![false; ids.len()];
-    let (start, mut told) = (Instant::now(), Vec::new());
+    let (start, mut events) = (Instant::now(), Vec::new());
     while answers.contains(&None) {
         let left = timeout.saturating_sub(start.elapsed());
         if left.is_zero() {
             break;
         }
-        pool.poll(left, &mut told)?;
-        for event in told.drain(..) {
+        pool.poll(left, &mut events)?;
+        for event in events.drain(..) {
             if let PoolEvent::Status(from, json) = event
                 && let Some(answer) = answers.get_mut(from.index())
             {

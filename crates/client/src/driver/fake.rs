@@ -1,5 +1,5 @@
-//! A cluster that only pretends: each replica is a listener, one shared state decides what they answer. What
-//! every replica says is up to the test.
+//! A fake cluster: each replica is a listener, and one shared state decides the answers. The test chooses the behaviour of
+//! each replica.
 
 use crate::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
 use quorate_crypto::{Scheme, VerifyKey, bundle_preimage};
@@ -15,23 +15,23 @@ use std::io::{IoSlice, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How a replica behaves.
+/// The behaviour of a replica.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Behaviour {
     Honest,
-    /// Takes everything and says nothing but hello.
+    /// Takes everything and sends nothing but its hello.
     Silent,
     /// Answers with wrong results that are consistent in themselves.
     Wrong,
     /// Names the right digest and sends other bytes.
     WrongBytes,
-    /// Does not pass on what it gets, and says that it is busy.
+    /// Executes nothing, and refuses every bundle as busy.
     Busy,
-    /// Says these bytes to whoever connects, instead of hello.
-    Says(Vec<u8>),
+    /// Sends these bytes to each client instead of its hello.
+    Sends(Vec<u8>),
 }
 
-/// State of the pretended cluster.
+/// State of the fake cluster.
 pub(crate) struct State {
     pub(crate) behaviours: Vec<Behaviour>,
     pub(crate) registered: Option<BTreeSet<PublicKey>>,
@@ -43,7 +43,7 @@ pub(crate) struct State {
     /// Operations in the order of their execution.
     pub(crate) executed: Vec<Vec<u8>>,
     connections: Vec<Connection>,
-    /// Connections that were ever made, by replica.
+    /// Number of connections ever made, by replica.
     pub(crate) accepted: Vec<usize>,
     cluster: ClusterInfo,
     over: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    /// `n` honest replicas; f = 1.
+    /// Starts `n` honest replicas with f = 1.
     pub(crate) fn start(n: usize, links: LinkMode) -> Self {
         let keys: Vec<LinkKey> = (0..n).map(|i| link_key(i as u8)).collect();
         let listeners: Vec<TcpListener> = (0..n).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -117,12 +117,12 @@ impl Fake {
         }
     }
 
-    /// Connections that stand now.
+    /// Returns the number of open connections.
     pub(crate) fn open_connections(&self) -> usize {
         self.state().connections.iter().filter(|connection| connection.open).count()
     }
 
-    /// All sessions are evicted.
+    /// Evicts all sessions.
     pub(crate) fn forget_sessions(&self) {
         let mut state = self.state();
         let open: Vec<SessionId> = state.sessions.values().copied().collect();
@@ -135,19 +135,19 @@ impl Drop for Fake {
         self.state().over = true;
         self.cut();
         for replica in &self.info.replicas {
-            // Wakes the listener, so that it sees that it is over.
+            // Wakes the listener, so that it notices the end.
             let _ = TcpStream::connect(replica.address);
         }
     }
 }
 
-/// The link key of a replica.
+/// Returns the link key of a replica.
 pub(crate) fn link_key(number: u8) -> LinkKey {
     LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[number; 32])).unwrap()
 }
 
-/// An address at which nobody listens.
-pub(crate) fn nobody() -> SocketAddr {
+/// Returns an address without a listener.
+pub(crate) fn no_listener() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -192,12 +192,12 @@ impl Connection {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    fn say(&mut self, message: &FromReplica) {
+    fn send(&mut self, message: &FromReplica) {
         let frame = message.to_bytes();
-        self.say_bytes(&[&(frame.len() as u32).to_le_bytes()[..], &frame].concat());
+        self.send_bytes(&[&(frame.len() as u32).to_le_bytes()[..], &frame].concat());
     }
 
-    fn say_bytes(&mut self, bytes: &[u8]) {
+    fn send_bytes(&mut self, bytes: &[u8]) {
         self.channel.send(&[IoSlice::new(bytes)]);
         self.flush();
     }
@@ -247,16 +247,19 @@ impl State {
             FromClient::Hello { version, cluster: meant } => {
                 assert_eq!((version, meant), (VERSION, cluster));
                 match &self.behaviours[replica] {
-                    Behaviour::Says(bytes) => connection.say_bytes(bytes),
-                    _ => connection.say(&FromReplica::Hello { version, cluster, id }),
+                    Behaviour::Sends(bytes) => connection.send_bytes(bytes),
+                    _ => connection.send(&FromReplica::Hello { version, cluster, id }),
                 }
             }
             FromClient::Attach(clients) => connection.attached.extend(clients),
             FromClient::Status if self.behaviours[replica] == Behaviour::Silent => {}
-            FromClient::Status => connection.say(&FromReplica::Status(format!("{{\"id\":{replica}}}"))),
+            FromClient::Status => connection.send(&FromReplica::Status(format!("{{\"id\":{replica}}}"))),
             FromClient::Bundle { authenticator, content } => {
                 let bundle = Bundle::parse(&content, authenticator, &self.cluster.limits).unwrap();
-                assert!(connection.attached.contains(&bundle.client()), "attached before it speaks");
+                assert!(
+                    connection.attached.contains(&bundle.client()),
+                    "the client attaches before it sends a bundle"
+                );
                 self.on_bundle(index, &bundle);
             }
         }
@@ -274,7 +277,7 @@ impl State {
             Behaviour::Busy => {
                 let (client, bundle) = (bundle.client(), bundle.digest());
                 let why = Refusal::Busy;
-                self.connections[index].say(&FromReplica::Refused { client, bundle, why });
+                self.connections[index].send(&FromReplica::Refused { client, bundle, why });
                 return;
             }
             _ => {}
@@ -300,7 +303,7 @@ impl State {
                 Behaviour::WrongBytes => (right, &wrong),
                 _ => continue,
             };
-            connection.say(&FromReplica::Reply(
+            connection.send(&FromReplica::Reply(
                 bundle.client(),
                 ReplyBundle {
                     session: bundle.session(),
@@ -347,17 +350,17 @@ impl State {
     }
 }
 
-/// How operations begin that have room only in a bundle of their own.
+/// The prefix of operations that have room only in a bundle of their own.
 pub(crate) const LARGE: &[u8] = b"large";
-/// Their results elsewhere.
+/// The result of such an operation in a shared bundle.
 const NO_ROOM: &[u8] = b"no room";
 
-/// The rule of the pretended application: large operations read, unless they say that they write.
+/// The rule of the fake application: large operations read, unless they end with `write`.
 pub(crate) fn ask_again(op: &[u8], result: &[u8], later: &mut dyn Iterator<Item = &[u8]>) -> bool {
     result == NO_ROOM && !op.ends_with(b"write") && later.filter(|op| *op == b"all change").count() == 0
 }
 
-/// What the pretended application answers.
+/// Returns the answer of the fake application.
 pub(crate) fn answer(op: &[u8]) -> Vec<u8> {
     [b"did ", op].concat()
 }

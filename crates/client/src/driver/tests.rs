@@ -1,4 +1,4 @@
-use super::fake::{Behaviour, Fake, answer, ask_again, link_key, nobody};
+use super::fake::{Behaviour, Fake, answer, ask_again, link_key, no_listener};
 use super::*;
 use crate::cluster::{AskAgain, LinkMode};
 use crate::core::Answer;
@@ -7,9 +7,9 @@ use quorate_types::codec::Wire;
 use quorate_types::wire::VERSION;
 use quorate_types::{ClusterId, PublicKey};
 
-/// No test waits longer than this for what must come.
+/// The longest time that a test waits for an event.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Longer than any test: what needs a retry to come about does not come about.
+/// Longer than any test, so that no retry happens.
 const NEVER_NS: u64 = 3_600_000_000_000;
 
 fn key(number: u16) -> SigningKey {
@@ -26,14 +26,14 @@ fn client(fake: &Fake) -> Client {
     Client::connect(fake.info.clone(), key(0), options()).unwrap()
 }
 
-/// Polls until `done` says so.
+/// Polls until `done` returns true.
 fn until(pool: &mut ClientPool, mut done: impl FnMut(&mut ClientPool, PoolEvent) -> bool) {
     let start = Instant::now();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     loop {
         assert!(start.elapsed() < DEADLINE, "too late: {}", pool.trouble());
-        pool.poll(Duration::from_secs(1), &mut told).unwrap();
-        for event in std::mem::take(&mut told) {
+        pool.poll(Duration::from_secs(1), &mut events).unwrap();
+        for event in std::mem::take(&mut events) {
             if done(pool, event) {
                 return;
             }
@@ -48,7 +48,7 @@ fn until_open(pool: &mut ClientPool, mut count: usize) {
     });
 }
 
-/// Polls until all connections stand: from then on nobody but the leader is asked.
+/// Polls until all connections are up: from then on only the leader receives bundles.
 fn until_connected(pool: &mut ClientPool) {
     let start = Instant::now();
     while !pool.cluster.ids().all(|replica| pool.link(replica) == Some(LinkState::Up)) {
@@ -78,7 +78,7 @@ fn calls_return_their_results() {
 }
 
 #[test]
-fn connections_do_not_wait_to_fill_packets() {
+fn connections_have_nodelay() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut pool = ClientPool::new(fake.info.clone()).unwrap();
     pool.add(key(0), pool.settings()).unwrap();
@@ -88,7 +88,7 @@ fn connections_do_not_wait_to_fill_packets() {
 }
 
 #[test]
-fn one_faulty_replica_changes_nothing() {
+fn one_faulty_replica_changes_no_result() {
     let hello = |cluster, id| {
         let version = VERSION;
         let frame = FromReplica::Hello { version, cluster, id }.to_bytes();
@@ -103,12 +103,12 @@ fn one_faulty_replica_changes_nothing() {
         (Behaviour::Wrong, LinkMode::Tls, None),
         (Behaviour::WrongBytes, LinkMode::Tls, None),
         (Behaviour::Silent, LinkMode::Plain, None),
-        (Behaviour::Says(vec![0xff; 64]), LinkMode::Tls, Some("a frame of")),
-        (Behaviour::Says(malformed), LinkMode::Tls, Some("malformed")),
-        (Behaviour::Says(early), LinkMode::Plain, Some("before")),
-        (Behaviour::Says(hello(ClusterId::ZERO, ReplicaId(2))), LinkMode::Tls, Some("another cluster")),
+        (Behaviour::Sends(vec![0xff; 64]), LinkMode::Tls, Some("a frame of")),
+        (Behaviour::Sends(malformed), LinkMode::Tls, Some("malformed")),
+        (Behaviour::Sends(early), LinkMode::Plain, Some("before")),
+        (Behaviour::Sends(hello(ClusterId::ZERO, ReplicaId(2))), LinkMode::Tls, Some("another cluster")),
         (
-            Behaviour::Says(hello(ClusterId(quorate_types::Digest([8; 32])), ReplicaId(3))),
+            Behaviour::Sends(hello(ClusterId(quorate_types::Digest([8; 32])), ReplicaId(3))),
             LinkMode::Tls,
             Some("replica 3"),
         ),
@@ -129,11 +129,11 @@ fn one_faulty_replica_changes_nothing() {
     }
 }
 
-/// Without the leader nothing would come about before the retry, which is never: that its connection cannot be
-/// made, or breaks, is what moves the bundles.
+/// The retry never happens, so a dead leader would stop all bundles. The failed or broken connection to it sends the bundles to
+/// the others.
 #[test]
-fn a_leader_that_cannot_be_reached_costs_no_retry() {
-    let refused = |info: &mut ClusterInfo| info.replicas[0].address = nobody();
+fn unreachable_leader_costs_no_retry() {
+    let refused = |info: &mut ClusterInfo| info.replicas[0].address = no_listener();
     let other_key = |info: &mut ClusterInfo| info.replicas[0].link = link_key(77).public();
     let changes: [&dyn Fn(&mut ClusterInfo); 2] = [&refused, &other_key];
     for change in changes {
@@ -150,7 +150,7 @@ fn a_leader_that_cannot_be_reached_costs_no_retry() {
 }
 
 #[test]
-fn a_server_with_another_key_is_refused() {
+fn server_with_another_key_is_refused() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut info = fake.info.clone();
     for replica in &mut info.replicas {
@@ -165,7 +165,7 @@ fn a_server_with_another_key_is_refused() {
 }
 
 #[test]
-fn a_silent_leader_costs_one_retry() {
+fn silent_leader_costs_one_retry() {
     let fake = Fake::start(4, LinkMode::Tls);
     fake.behave(0, Behaviour::Silent);
     let mut pool = ClientPool::new(fake.info.clone()).unwrap();
@@ -187,7 +187,7 @@ fn a_silent_leader_costs_one_retry() {
 }
 
 #[test]
-fn broken_connections_lose_nothing_and_double_nothing() {
+fn operations_are_executed_once_across_broken_connections() {
     for links in [LinkMode::Tls, LinkMode::Plain] {
         let fake = Fake::start(4, links);
         let mut client = client(&fake);
@@ -209,7 +209,7 @@ fn broken_connections_lose_nothing_and_double_nothing() {
 }
 
 #[test]
-fn a_session_lost_while_idle_is_replaced_without_a_word() {
+fn session_lost_while_idle_is_replaced_unnoticed() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut client = client(&fake);
     client.call(b"before").unwrap();
@@ -222,11 +222,11 @@ fn a_session_lost_while_idle_is_replaced_without_a_word() {
 }
 
 #[test]
-fn reads_without_room_are_asked_again_alone_and_nothing_else_is() {
+fn only_reads_without_room_are_repeated_alone() {
     let mut fake = Fake::start(4, LinkMode::Tls);
     let many: [&[u8]; 5] = [b"one", b"large 1", b"large write", b"large 2", b"two"];
     let no_room = b"no room".to_vec();
-    // Without a rule of the service nobody knows what only reads.
+    // Without a rule of the service the client cannot know which operations only read.
     let results = client(&fake).call_many(many).unwrap();
     assert_eq!(results.iter().filter(|result| **result == no_room).count(), 3);
     fake.info.ask_again = Some(AskAgain(ask_again));
@@ -244,9 +244,9 @@ fn reads_without_room_are_asked_again_alone_and_nothing_else_is() {
     assert_eq!(fake.state().executed.len(), 10);
 }
 
-/// One replica is right, one wrong, and two say nothing: nobody can tell who is right.
+/// One replica is right, one is wrong, and two are silent: the client cannot decide.
 #[test]
-fn a_call_that_is_late_says_what_was_tried() {
+fn late_call_describes_its_attempts() {
     static WAITING: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
     let fake = Fake::start(4, LinkMode::Tls);
     let mut client = client(&fake);
@@ -259,21 +259,26 @@ fn a_call_that_is_late_says_what_was_tried() {
     let late = client.call(b"op").unwrap_err();
     let ClientError::Timeout { fate, tried, .. } = &late else { panic!("{late:?}") };
     assert_eq!(*fate, Fate::Unknown);
-    let [sent, differ, said, _] = tried.split([':', ';']).collect::<Vec<_>>()[..] else { panic!("{tried}") };
+    let [sent, differ, answers, _] = tried.split([':', ';']).collect::<Vec<_>>()[..] else {
+        panic!("{tried}")
+    };
     assert!(sent.starts_with("sent to replicas 0, 1, 2, 3, ") && sent.ends_with(" times"), "{sent}");
     assert_eq!(differ, " replicas answer differently", "{tried}");
-    assert!(said.ends_with("…, 2 say nothing") && said.matches("1 says digest ").count() == 2, "{tried}");
+    assert!(
+        answers.ends_with("…, 2 have not answered") && answers.matches("1 reports digest ").count() == 2,
+        "{tried}"
+    );
     let text = late.to_string();
     assert!(text.contains("the outcome is unknown: it may still take effect, once at most"), "{text}");
-    assert!(text.ends_with("(all connections stand)"), "{text}");
+    assert!(text.ends_with("(all connections are up)"), "{text}");
     let waiting = WAITING.lock().unwrap();
-    assert_eq!(waiting.len(), 1, "once for a call: {waiting:?}");
+    assert_eq!(waiting.len(), 1, "one report for each call: {waiting:?}");
     assert!(waiting[0].starts_with("waiting for an answer: sent to replicas 0, 1, 2, 3"), "{waiting:?}");
 }
 
-/// Processes that stand still take connections and say nothing: nothing leaves, so nothing can take effect.
+/// Stopped processes accept connections and send nothing. No bundle leaves, so none can take effect.
 #[test]
-fn without_a_session_nothing_is_sent() {
+fn no_bundle_leaves_without_a_session() {
     let mut fake = Fake::start(4, LinkMode::Tls);
     let listeners: Vec<_> = (0..4).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     for (replica, listener) in fake.info.replicas.iter_mut().zip(&listeners) {
@@ -283,26 +288,25 @@ fn without_a_session_nothing_is_sent() {
     let late = Client::connect(fake.info.clone(), key(0), short).map(|_| ()).unwrap_err();
     assert!(matches!(late, ClientError::Timeout { fate: Fate::NotExecuted, .. }), "{late:?}");
     let text = late.to_string();
-    let says =
-        "no session was opened yet: sent to nobody, none has answered; it was not executed and will not take";
+    let says = "no session was opened yet: sent to no replica, none has answered; it was not executed and will not take";
     assert!(text.contains(says) && text.contains("replica 3: no hello yet"), "{text}");
 }
 
 #[test]
-fn strangers_get_no_session_until_they_are_registered() {
+fn unregistered_client_gets_no_session_until_it_is_registered() {
     let fake = Fake::start(4, LinkMode::Tls);
     fake.state().registered = Some([key(0).public()].into());
     let refused = Client::connect(fake.info.clone(), key(1), options()).map(|_| ());
     assert!(matches!(refused, Err(ClientError::Failed(Failure::NotRegistered))), "{refused:?}");
     let mut admin = client(&fake);
     let keys: Vec<PublicKey> = (0..2_500).map(|i| key(i).public()).collect();
-    assert_eq!(admin.register(&keys).unwrap(), 2_499, "one was there");
+    assert_eq!(admin.register(&keys).unwrap(), 2_499, "one key was registered before");
     let mut other = Client::connect(fake.info.clone(), key(1), options()).unwrap();
     assert_eq!(other.call(b"hello").unwrap(), answer(b"hello"));
 }
 
 #[test]
-fn a_call_ends_in_time_and_leaves_nothing_behind() {
+fn late_call_ends_in_time_and_abandons_its_bundles() {
     let fake = Fake::start(4, LinkMode::Plain);
     let short = Options { timeout: Duration::from_millis(200), in_flight_max: 1, waiting: None };
     let mut client = Client::connect(fake.info.clone(), key(0), options()).unwrap();
@@ -323,7 +327,7 @@ fn a_call_ends_in_time_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn busy_replicas_are_asked_again() {
+fn busy_replicas_receive_the_bundle_again() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut pool = ClientPool::new(fake.info.clone()).unwrap();
     let settings = Settings { retry_ns: NEVER_NS, ..pool.settings() };
@@ -342,7 +346,7 @@ fn busy_replicas_are_asked_again() {
     until(&mut pool, |_, event| matches!(event, PoolEvent::Client(_, Event::Done { .. })));
 }
 
-/// Many clients over one connection to each replica, each with bundles of its own in flight.
+/// Many clients share one connection to each replica, each with bundles of its own in flight.
 #[test]
 fn many_clients_share_the_connections() {
     const CLIENTS: u16 = 200;
@@ -350,7 +354,7 @@ fn many_clients_share_the_connections() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut pool = ClientPool::new(fake.info.clone()).unwrap();
     let settings = Settings { in_flight_max: 2, ..pool.settings() };
-    // Half of them before there is a connection, half of them when it stands.
+    // Half of them join before there is a connection, half of them once it is up.
     let mut ids: Vec<CoreId> = (0..CLIENTS / 2).map(|i| pool.add(key(i), settings).unwrap()).collect();
     until_open(&mut pool, ids.len());
     let late: Vec<CoreId> = (CLIENTS / 2..CLIENTS).map(|i| pool.add(key(i), settings).unwrap()).collect();
@@ -378,11 +382,11 @@ fn many_clients_share_the_connections() {
 }
 
 #[test]
-fn status_is_asked_of_every_replica() {
+fn status_comes_from_every_replica() {
     let fake = Fake::start(4, LinkMode::Tls);
     fake.behave(1, Behaviour::Silent);
     let mut info = fake.info.clone();
-    info.replicas[3].address = nobody();
+    info.replicas[3].address = no_listener();
     let answers = status(info, Duration::from_secs(3)).unwrap();
     assert_eq!(answers[0], Ok("{\"id\":0}".to_owned()));
     assert_eq!(answers[1], Err("no answer in time".to_owned()));

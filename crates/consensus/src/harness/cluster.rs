@@ -56,7 +56,7 @@ impl<P: Protocol> Cluster<P> {
     /// Returns one replica.
     ///
     /// # Panics
-    /// When there is no such replica.
+    /// No replica has this id.
     pub fn at(&mut self, id: ReplicaId) -> &mut Harness<P> {
         self.replicas.get_mut(id.index()).expect("a member")
     }

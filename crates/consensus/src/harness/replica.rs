@@ -450,7 +450,7 @@ impl<P: Protocol> Harness<P> {
     /// Returns the protocol.
     ///
     /// # Panics
-    /// When the last [`Harness::crash`] did not open it again.
+    /// The last [`Harness::crash`] did not open the replica again.
     #[must_use]
     pub fn protocol(&self) -> &P {
         self.protocol.as_ref().expect("the replica is open")

@@ -180,7 +180,7 @@ impl Leaders {
     /// Sets the length of a stretch in heights.
     ///
     /// # Errors
-    /// When the length is out of range.
+    /// A length out of range.
     pub fn remembering(mut self, stretch: u64) -> Result<Self, OpenError> {
         if !(1..=STRETCH_MAX).contains(&stretch) {
             let expected = format!("1 to {STRETCH_MAX}");

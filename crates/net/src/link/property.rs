@@ -1,4 +1,5 @@
-//! Exactly once, in order, and every gap said: under random cuts, disconnects, restarts and overflow.
+//! Property tests: frames arrive once and in order, and every gap is reported, under random cuts, disconnects, restarts and
+//! overflow.
 
 use super::*;
 use proptest::prelude::*;
@@ -23,10 +24,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One end: its link, what it sent in this life, and what it must see next of each life of the other.
+/// One end: its link, the frames that it sent in this incarnation, and the next number that it expects from the other end.
 struct End {
     link: Link,
-    life: u64,
+    incarnation: u64,
     sent: [u64; 3],
     expected: [u64; 3],
     lost_in: BTreeSet<(usize, u64)>,
@@ -37,10 +38,10 @@ struct End {
 const LIMITS: ResendLimits = ResendLimits { bytes: 900, frames: 12 };
 
 impl End {
-    fn new(me: u16, life: u64) -> Self {
+    fn new(me: u16, incarnation: u64) -> Self {
         Self {
-            link: Link::new(identity(me, life), ReplicaId(1 - me), LIMITS),
-            life,
+            link: Link::new(identity(me, incarnation), ReplicaId(1 - me), LIMITS),
+            incarnation,
             sent: [0; 3],
             expected: [0; 3],
             lost_in: BTreeSet::new(),
@@ -50,21 +51,25 @@ impl End {
     }
 
     fn send(&mut self, lane: usize, bytes: usize) {
-        let mut body = self.life.to_le_bytes().to_vec();
+        let mut body = self.incarnation.to_le_bytes().to_vec();
         body.extend_from_slice(&self.sent[lane].to_le_bytes());
         body.resize(16 + bytes, 0xee);
         self.link.send(Lane::ALL[lane], kind::PROTOCOL, body.into()).unwrap();
         self.sent[lane] += 1;
     }
 
-    fn note(&mut self, seen: Seen, other_life: u64) {
+    fn note(&mut self, seen: Seen, other_incarnation: u64) {
         match seen {
             Seen::Up | Seen::Closed(_) => {}
             Seen::Frame(lane, _, body) => {
                 let lane = usize::from(lane.tag());
                 let number = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().unwrap());
-                assert_eq!(number(0), other_life, "a frame of a life that is over");
-                assert_eq!(number(8), self.expected[lane], "lane {lane}: order, duplicates, silent gaps");
+                assert_eq!(number(0), other_incarnation, "a frame of an old incarnation");
+                assert_eq!(
+                    number(8),
+                    self.expected[lane],
+                    "lane {lane}: wrong order, a duplicate, or a silent gap"
+                );
                 self.expected[lane] += 1;
             }
             Seen::Lost(loss) => {
@@ -86,13 +91,13 @@ impl End {
         }
     }
 
-    fn read(&mut self, now: Time, bytes: &[u8], other_life: u64) {
+    fn read(&mut self, now: Time, bytes: &[u8], other_incarnation: u64) {
         let mut events = Vec::new();
         let end = self.link.read(now, bytes, &mut |event| events.push(seen(event)));
         assert_eq!(end, Ok(()), "two honest ends never refuse each other");
         self.link.losses(&mut |event| events.push(seen(event)));
         for event in events {
-            self.note(event, other_life);
+            self.note(event, other_incarnation);
         }
     }
 }
@@ -107,7 +112,7 @@ impl Pair {
     fn carry(&mut self, from: usize, bytes: usize) {
         if !self.connected {
             self.connected = true;
-            // The higher id dials; what the other end still believes connected is replaced.
+            // The higher id dials; its connection replaces one that the other end still considers up.
             self.ends[1].link.connect(self.now);
             self.ends[0].link.accept(self.now);
         }
@@ -118,9 +123,9 @@ impl Pair {
         });
         let count = bytes.min(from.wire.len());
         let chunk: Vec<u8> = from.wire.drain(..count).collect();
-        to.read(self.now, &chunk, from.life);
-        let life = to.life;
-        from.read(self.now, &[], life);
+        to.read(self.now, &chunk, from.incarnation);
+        let incarnation = to.incarnation;
+        from.read(self.now, &[], incarnation);
     }
 
     fn cut(&mut self) {
@@ -138,8 +143,8 @@ impl Pair {
             Step::Cut => self.cut(),
             Step::Restart(which) => {
                 self.cut();
-                let life = self.ends[which].life + 1;
-                self.ends[which] = End::new(which as u16, life);
+                let incarnation = self.ends[which].incarnation + 1;
+                self.ends[which] = End::new(which as u16, incarnation);
             }
             Step::Wait(nanos) => {
                 self.now = self.now.plus(nanos);
@@ -150,10 +155,10 @@ impl Pair {
         }
     }
 
-    /// Everything is carried until nothing moves any more; then the books must balance.
+    /// Carries bytes until none is left; then every sent frame must have arrived or be reported lost.
     fn settle(&mut self) {
         self.cut();
-        // A frame on every lane, so that the end of every gap has been shown.
+        // One frame on every lane shows the end of every gap.
         for end in &mut self.ends {
             (0..3).for_each(|lane| end.send(lane, 0));
         }
@@ -163,9 +168,12 @@ impl Pair {
             self.run(&Step::Wait(ACK_DELAY_NS));
         }
         for (me, other) in [(0, 1), (1, 0)] {
-            assert_eq!(self.ends[me].expected, self.ends[other].sent, "all sent is seen or lost");
-            assert_eq!(self.ends[me].link.backlog(), (0, 0), "all is acknowledged");
-            assert_eq!(self.ends[me].link.deadline(), None, "a settled link wants nothing");
+            assert_eq!(
+                self.ends[me].expected, self.ends[other].sent,
+                "every sent frame has arrived or is reported lost"
+            );
+            assert_eq!(self.ends[me].link.backlog(), (0, 0), "every frame is acknowledged");
+            assert_eq!(self.ends[me].link.deadline(), None, "a settled link has no deadline");
         }
     }
 }
@@ -183,18 +191,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn exactly_once_in_order_and_every_gap_said(steps in proptest::collection::vec(step(), 0..200)) {
+    fn frames_arrive_once_and_in_order_or_are_reported_lost(steps in proptest::collection::vec(step(), 0..200)) {
         let pair = run(&steps);
         let restarted = steps.iter().any(|step| matches!(step, Step::Restart(_)));
         if !restarted {
             let [zero, one] = &pair.ends;
-            prop_assert_eq!(&zero.lost_in, &one.lost_out, "both sides hear of the same frames");
+            prop_assert_eq!(&zero.lost_in, &one.lost_out, "both sides report the same frames");
             prop_assert_eq!(&one.lost_in, &zero.lost_out);
         }
     }
 
     #[test]
-    fn hostile_bytes_are_read_without_harm(
+    fn hostile_bytes_cause_no_panic(
         chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..20),
         up in any::<bool>(),
     ) {
@@ -216,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_streams_are_read_without_harm(
+    fn damaged_streams_cause_no_panic(
         flips in proptest::collection::vec((0..2_000usize, 1..=255u8), 1..6),
         cut in 1..300usize,
     ) {

@@ -1,4 +1,4 @@
-//! Two links, bytes moved by hand.
+//! Tests of two links; the test moves the bytes.
 
 use super::*;
 use crate::lanes::Direction;
@@ -37,7 +37,7 @@ fn seen(event: LinkEvent<'_>) -> Seen {
     }
 }
 
-/// Moves all that `from` has to say, and returns what `to` makes of it.
+/// Moves all bytes of `from` to `to`, and returns the events of `to`.
 fn carry(now: Time, from: &mut Link, to: &mut Link) -> Result<Vec<Seen>, Refusal> {
     let mut bytes = Vec::new();
     from.write(&mut bytes);
@@ -57,7 +57,7 @@ fn connect(dialler: &mut Link, acceptor: &mut Link) -> (Vec<Seen>, Vec<Seen>) {
     (at_dialler, at_acceptor)
 }
 
-fn say(link: &mut Link, lane: Lane, body: &'static [u8]) {
+fn send(link: &mut Link, lane: Lane, body: &'static [u8]) {
     link.send(lane, kind::PROTOCOL, body.to_vec().into()).unwrap();
 }
 
@@ -71,11 +71,11 @@ fn raw(lane: u8, number: u64, frame_type: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn frames_flow_both_ways_in_the_order_of_the_lanes() {
+fn frames_arrive_in_both_directions_in_the_order_of_the_lanes() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
-    say(&mut a, Lane::CatchUp, b"late");
-    say(&mut a, Lane::Bodies, b"body");
-    say(&mut a, Lane::Consensus, b"vote");
+    send(&mut a, Lane::CatchUp, b"late");
+    send(&mut a, Lane::Bodies, b"body");
+    send(&mut a, Lane::Consensus, b"vote");
     let (at_a, at_b) = connect(&mut a, &mut b);
     assert_eq!((at_a, at_b), (vec![Seen::Up], vec![Seen::Up]));
     let frame = |lane, body: &[u8]| Seen::Frame(lane, kind::PROTOCOL, body.to_vec());
@@ -88,15 +88,15 @@ fn frames_flow_both_ways_in_the_order_of_the_lanes() {
 }
 
 #[test]
-fn acknowledgements_ride_along_and_go_alone_only_after_a_while() {
+fn acknowledgement_precedes_data_or_leaves_alone_after_its_delay() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
-    assert_eq!((a.deadline(), b.deadline()), (None, None), "idle links want nothing");
-    say(&mut a, Lane::Consensus, b"ping");
+    assert_eq!((a.deadline(), b.deadline()), (None, None), "idle links have no deadline");
+    send(&mut a, Lane::Consensus, b"ping");
     carry(NOW, &mut a, &mut b).unwrap();
-    assert_ne!(a.backlog().0, 0, "kept until it is acknowledged");
-    assert!(!b.wants_write(), "nothing of its own to write yet");
-    say(&mut b, Lane::Consensus, b"pong");
+    assert_ne!(a.backlog().0, 0, "the frame is kept until it is acknowledged");
+    assert!(!b.wants_write(), "the acknowledgement waits for data");
+    send(&mut b, Lane::Consensus, b"pong");
     carry(NOW, &mut b, &mut a).unwrap();
     assert_eq!(a.backlog(), (0, 0), "the answer carried the acknowledgement");
     assert_eq!(b.deadline(), None);
@@ -107,13 +107,13 @@ fn acknowledgements_ride_along_and_go_alone_only_after_a_while() {
     assert!(!a.wants_write());
     a.tick(due).unwrap();
     assert!(a.wants_write());
-    assert_eq!(carry(due, &mut a, &mut b).unwrap(), [], "an acknowledgement says nothing to the user");
+    assert_eq!(carry(due, &mut a, &mut b).unwrap(), [], "an acknowledgement is no event");
     assert_eq!(b.backlog(), (0, 0));
-    assert_eq!((a.deadline(), b.deadline()), (None, None), "and is not answered");
+    assert_eq!((a.deadline(), b.deadline()), (None, None), "an acknowledgement has no answer");
 }
 
 #[test]
-fn much_is_acknowledged_at_once() {
+fn many_bytes_are_acknowledged_at_once() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
     a.send(Lane::Bodies, 3, vec![0; ACK_AFTER_BYTES].into()).unwrap();
@@ -124,16 +124,16 @@ fn much_is_acknowledged_at_once() {
 }
 
 #[test]
-fn what_was_in_flight_is_sent_again_once() {
+fn frames_in_flight_are_sent_again_once_after_a_reconnect() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
-    say(&mut a, Lane::Consensus, b"arrived, not acknowledged");
+    send(&mut a, Lane::Consensus, b"arrived, not acknowledged");
     carry(NOW, &mut a, &mut b).unwrap();
-    say(&mut a, Lane::Consensus, b"written, lost with the connection");
+    send(&mut a, Lane::Consensus, b"written, lost with the connection");
     a.write(&mut Vec::new());
     a.disconnect();
     b.disconnect();
-    say(&mut a, Lane::Consensus, b"queued meanwhile");
+    send(&mut a, Lane::Consensus, b"queued meanwhile");
     let (at_a, at_b) = connect(&mut a, &mut b);
     assert_eq!((at_a, at_b), (vec![Seen::Up], vec![Seen::Up]));
     let bodies: Vec<Seen> = carry(NOW, &mut a, &mut b).unwrap();
@@ -142,19 +142,19 @@ fn what_was_in_flight_is_sent_again_once() {
 }
 
 #[test]
-fn overflow_is_told_to_both_sides_with_the_same_numbers() {
+fn overflow_is_reported_at_both_sides_with_the_same_numbers() {
     let limits = ResendLimits { bytes: 1 << 20, frames: 8 };
     let mut a = Link::new(identity(1, 1), ReplicaId(0), limits);
     let mut b = link(0, 1);
     connect(&mut a, &mut b);
-    say(&mut a, Lane::Bodies, b"0");
+    send(&mut a, Lane::Bodies, b"0");
     carry(NOW, &mut a, &mut b).unwrap();
     a.disconnect();
     b.disconnect();
     for _ in 0..8 {
-        say(&mut a, Lane::Bodies, b"more");
+        send(&mut a, Lane::Bodies, b"more");
     }
-    // Nine frames, 0..9, and room for eight: when the ninth came, the oldest went until four were left.
+    // There are nine frames, 0..9, and room for eight: the ninth dropped the oldest ones until four were left.
     let lost = |direction| Seen::Lost(Loss { direction, lane: Lane::Bodies, from: 1, to: 4 });
     let (at_a, at_b) = connect(&mut a, &mut b);
     assert_eq!(at_a, [lost(Direction::Outgoing), Seen::Up]);
@@ -165,13 +165,13 @@ fn overflow_is_told_to_both_sides_with_the_same_numbers() {
 }
 
 #[test]
-fn overflow_of_a_live_connection_is_told_when_the_gap_is_sent() {
+fn overflow_of_a_live_connection_is_reported_when_the_gap_is_sent() {
     let limits = ResendLimits { bytes: 200, frames: 1_000 };
     let mut a = Link::new(identity(1, 1), ReplicaId(0), limits);
     let mut b = link(0, 1);
     connect(&mut a, &mut b);
     for _ in 0..20 {
-        say(&mut a, Lane::Consensus, b"twenty-four bytes, framed");
+        send(&mut a, Lane::Consensus, b"twenty-four bytes, framed");
     }
     let at_b = carry(NOW, &mut a, &mut b).unwrap();
     let mut at_a = Vec::new();
@@ -180,19 +180,19 @@ fn overflow_of_a_live_connection_is_told_when_the_gap_is_sent() {
     let Seen::Lost(incoming) = at_b[0] else { panic!("{at_b:?}") };
     assert_eq!((outgoing.from, outgoing.to), (incoming.from, incoming.to));
     assert_eq!((outgoing.direction, outgoing.from), (Direction::Outgoing, 0));
-    assert_eq!(at_a.len(), 1, "one gap, told once");
+    assert_eq!(at_a.len(), 1, "one gap, reported once");
     assert_eq!(at_b.len() as u64, 1 + 20 - incoming.to);
 }
 
 #[test]
-fn a_new_life_of_the_peer_loses_on_both_sides_and_starts_clean() {
+fn new_incarnation_of_the_peer_loses_old_frames_at_both_sides() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
-    say(&mut a, Lane::Consensus, b"to the first life");
-    say(&mut b, Lane::Bodies, b"from the first life");
+    send(&mut a, Lane::Consensus, b"to the first incarnation");
+    send(&mut b, Lane::Bodies, b"from the first incarnation");
     carry(NOW, &mut b, &mut a).unwrap();
     carry(NOW, &mut a, &mut b).unwrap();
-    say(&mut a, Lane::Consensus, b"never read");
+    send(&mut a, Lane::Consensus, b"never read");
     a.disconnect();
     let mut b = Link::new(identity(0, 2), ReplicaId(1), ResendLimits::default());
     let (at_a, at_b) = connect(&mut a, &mut b);
@@ -212,22 +212,22 @@ fn a_new_life_of_the_peer_loses_on_both_sides_and_starts_clean() {
     assert_eq!(
         carry(NOW, &mut a, &mut b).unwrap(),
         [Seen::Lost(Loss { direction: Direction::Incoming, lane: Lane::Consensus, from: 0, to: 2 })],
-        "said although no frame follows"
+        "the gap is reported although no frame follows it"
     );
-    say(&mut a, Lane::Consensus, b"to the second life");
-    say(&mut b, Lane::Bodies, b"from the second life");
+    send(&mut a, Lane::Consensus, b"to the second incarnation");
+    send(&mut b, Lane::Bodies, b"from the second incarnation");
     assert_eq!(
         carry(NOW, &mut a, &mut b).unwrap(),
-        [Seen::Frame(Lane::Consensus, kind::PROTOCOL, b"to the second life".to_vec())]
+        [Seen::Frame(Lane::Consensus, kind::PROTOCOL, b"to the second incarnation".to_vec())]
     );
     assert_eq!(
         carry(NOW, &mut b, &mut a).unwrap(),
-        [Seen::Frame(Lane::Bodies, kind::PROTOCOL, b"from the second life".to_vec())]
+        [Seen::Frame(Lane::Bodies, kind::PROTOCOL, b"from the second incarnation".to_vec())]
     );
 }
 
 #[test]
-fn every_mismatch_of_the_hello_is_refused_by_name() {
+fn every_mismatch_of_the_hello_has_its_refusal() {
     type Change = fn(&mut PeerHello);
     let cases: [(Change, Refusal); 8] = [
         (|hello| hello.version = 2, Refusal::OtherVersion),
@@ -238,7 +238,7 @@ fn every_mismatch_of_the_hello_is_refused_by_name() {
         (|hello| hello.incarnation = Incarnation(0), Refusal::BadHello),
         (
             |hello| {
-                hello.heard = Incarnation(1);
+                hello.peer_incarnation = Incarnation(1);
                 hello.next = [0, 1, 0];
             },
             Refusal::NeverSent,
@@ -254,27 +254,27 @@ fn every_mismatch_of_the_hello_is_refused_by_name() {
         let mut acceptor = link(0, 1);
         acceptor.accept(NOW);
         assert_eq!(read(NOW, &mut acceptor, &bytes), Err(refusal), "{hello:?}");
-        // The dialler judges the answer by the same rules.
+        // The dialler checks the answer by the same rules.
         let mut dialler = link(0, 1);
         dialler.connect(NOW);
         assert_eq!(read(NOW, &mut dialler, &bytes), Err(refusal), "{hello:?}");
-        // And so does who learns from the hello which link it is for; the older connection stays.
+        // So does a side that learns the link from the hello; the older connection stays.
         let (mut a, mut b) = (link(1, 0), link(0, 1));
         connect(&mut a, &mut b);
         let mut greeter = Greeter::default();
         let refused =
             greeter.read(&bytes).and_then(|()| b.accept_hello(greeter.hello().unwrap(), &mut |_| ()));
         assert_eq!(refused, Err(refusal), "{hello:?}");
-        say(&mut a, Lane::Consensus, b"still here");
+        send(&mut a, Lane::Consensus, b"still here");
         assert_eq!(carry(NOW, &mut a, &mut b).unwrap().len(), 1);
     }
 }
 
 #[test]
-fn a_newer_connection_takes_the_place_of_the_older() {
+fn newer_connection_replaces_the_older_one() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
-    say(&mut b, Lane::Consensus, b"in flight on the older");
+    send(&mut b, Lane::Consensus, b"in flight on the older");
     b.write(&mut Vec::new());
     a.disconnect();
     a.connect(NOW);
@@ -293,7 +293,7 @@ fn a_newer_connection_takes_the_place_of_the_older() {
 }
 
 #[test]
-fn misbehaviour_on_a_link_is_refused_by_name() {
+fn every_misbehaviour_on_a_link_has_its_refusal() {
     let ack = |next: [u64; 3]| {
         let mut body = Vec::new();
         next.iter().for_each(|next| next.encode(&mut body));
@@ -323,11 +323,11 @@ fn misbehaviour_on_a_link_is_refused_by_name() {
     let mut greeter = Greeter::default();
     let big = u32::try_from(FRAME_BYTES_MAX).unwrap().to_le_bytes();
     let header = [&big[..], &[0; 9], &[1]].concat();
-    assert_eq!(greeter.read(&header), Err(Refusal::HelloExpected), "by its header");
+    assert_eq!(greeter.read(&header), Err(Refusal::HelloExpected), "the header alone is refused");
 }
 
 #[test]
-fn the_reason_of_a_close_is_heard_and_cut_to_its_limit() {
+fn reason_of_a_close_arrives_cut_to_its_limit() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
     for reason in ["another cluster".to_owned(), "x".repeat(1_000)] {
@@ -341,17 +341,17 @@ fn the_reason_of_a_close_is_heard_and_cut_to_its_limit() {
 }
 
 #[test]
-fn an_oversize_body_is_the_callers_mistake_and_takes_no_number() {
+fn oversize_body_is_refused_and_uses_no_number() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
     let body = vec![0; FRAME_BYTES_MAX];
     assert!(a.send(Lane::Bodies, 3, body.into()).is_err());
-    say(&mut a, Lane::Bodies, b"fits");
+    send(&mut a, Lane::Bodies, b"fits");
     assert_eq!(carry(NOW, &mut a, &mut b).unwrap().len(), 1);
 }
 
 #[test]
-fn a_late_hello_is_noticed() {
+fn late_hello_is_refused() {
     let mut a = link(1, 0);
     a.connect(NOW);
     let due = NOW.plus(HANDSHAKE_NS_MAX);
@@ -361,7 +361,7 @@ fn a_late_hello_is_noticed() {
 }
 
 #[test]
-fn one_write_stays_near_its_limit_and_the_rest_follows() {
+fn transmit_stays_near_its_limit_and_the_rest_follows() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
     for _ in 0..1_000 {

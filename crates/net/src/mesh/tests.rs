@@ -1,4 +1,4 @@
-//! Meshes in one process. Who waits, waits for an event with a deadline.
+//! Tests of meshes in one process. Each wait has a deadline.
 
 use super::*;
 use crate::reactor::{PeerConfig, Security, bind};
@@ -25,7 +25,7 @@ fn configs(n: u8) -> Vec<NetConfig> {
         .collect()
 }
 
-/// The next event that is not about connections.
+/// Returns the next event that does not concern connections.
 fn next<M>(receiver: &Receiver<M>) -> Event<M> {
     loop {
         match receiver.recv_timeout(PATIENCE).expect("an event in time") {
@@ -40,7 +40,7 @@ fn wait_for<M: PartialEq>(receiver: &Receiver<M>, wanted: &Event<M>) {
 }
 
 #[test]
-fn messages_go_to_whom_they_are_meant_for() {
+fn messages_arrive_at_their_receivers_alone() {
     let ends: Vec<_> = configs(3).into_iter().map(|config| Mesh::<u64>::open(config).unwrap()).collect();
     let [(a, from_a), (_, from_b), (c, from_c)] = &ends[..] else { panic!() };
     let lane = Lane::Bodies;
@@ -60,7 +60,7 @@ fn messages_go_to_whom_they_are_meant_for() {
 }
 
 #[test]
-fn who_does_not_keep_up_slows_the_others_down_and_loses_nothing() {
+fn slow_receiver_slows_its_peers_down_and_loses_nothing() {
     let mut configs = configs(2);
     let (b, from_b) = Mesh::<u64>::open(configs.pop().unwrap()).unwrap();
     let (a, from_a) = Mesh::<u64>::open(configs.pop().unwrap()).unwrap();
@@ -71,14 +71,14 @@ fn who_does_not_keep_up_slows_the_others_down_and_loses_nothing() {
             thread::yield_now();
         }
     }
-    // Nobody reads at a, so its thread waits, and what a sends piles up to its bound.
+    // No receiver reads at a, so its thread waits, and the messages of a fill its queue.
     let start = Instant::now();
     while a.send(To::All, Lane::Consensus, &0) != Err(NotSent::Full) {
         assert!(start.elapsed() < PATIENCE);
     }
     let mut expected = 0;
     while expected < COUNT {
-        // What a sent must be taken at b, or b does not keep up in turn.
+        // The receiver of b must take a's messages, or b becomes slow in turn.
         while from_b.try_recv().is_some() {}
         match from_a.recv_timeout(Duration::from_millis(1)) {
             Some(Event::Message { message, .. }) => {
@@ -93,7 +93,7 @@ fn who_does_not_keep_up_slows_the_others_down_and_loses_nothing() {
 }
 
 #[test]
-fn what_is_no_message_is_said_to_be_none() {
+fn malformed_message_is_reported() {
     let mut configs = configs(2);
     let (b, _from_b) = Mesh::<u64>::open(configs.pop().unwrap()).unwrap();
     let (_a, from_a) = Mesh::<u32>::open(configs.pop().unwrap()).unwrap();
@@ -102,7 +102,7 @@ fn what_is_no_message_is_said_to_be_none() {
 }
 
 #[test]
-fn a_mesh_ends_with_its_handles() {
+fn mesh_ends_with_its_handles() {
     let mut configs = configs(2);
     let (b, from_b) = Mesh::<u64>::open(configs.pop().unwrap()).unwrap();
     let (a, from_a) = Mesh::<u64>::open(configs.pop().unwrap()).unwrap();
@@ -122,7 +122,7 @@ fn a_mesh_ends_with_its_handles() {
 }
 
 #[test]
-fn a_message_that_no_peer_would_take_is_refused() {
+fn oversize_message_is_refused() {
     struct Large;
     impl Wire for Large {
         fn encode(&self, out: &mut Vec<u8>) {

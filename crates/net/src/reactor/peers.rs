@@ -1,124 +1,17 @@
-//! The reactor's side of links: dialling, hellos, acknowledgements, dialling again.
+//! The links' part of the reactor: dialling, hellos, frames, lost connections.
 
-use super::config::{self, Event, NetConfig, NetFault, PeerStatus, Security, wide};
-use super::socket::{Key, Role, Socket, set_options};
-use super::{ACCEPTS_PER_PASS, Note, Reactor, WRITE_BYTES, Who};
+use super::config::GUESTS_MAX;
+use super::event::{self, Event, Who};
+use super::peer::{LinkCounters, Peer, PeerStatus};
+use super::socket::{Role, Socket, SocketKey, set_options};
+use super::{ACCEPTS_PER_PASS, Deferred, Reactor};
 use crate::frame::Refusal;
 use crate::link::{Greeter, Link, LinkEvent};
 use crate::session::Session;
-use crate::tls;
 use mio::net::TcpStream;
-use quorate_types::limits::{HANDSHAKE_NS_MAX, REPLICAS_MAX};
-use quorate_types::rng::Rng;
-use quorate_types::{PublicKey, ReplicaId, Time};
-use rustls::ClientConfig;
+use quorate_types::limits::HANDSHAKE_NS_MAX;
+use quorate_types::{ReplicaId, Time};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-/// The first pause before dialling again; it doubles.
-const BACKOFF_NS: u64 = 20_000_000;
-/// The longest pause before dialling again …
-const BACKOFF_NS_MAX: u64 = 2_000_000_000;
-/// … and in the first minute without a link. Replicas that have lost their power together wait for each other, but not for
-/// ever (`sync-hotstuff` §18): whoever comes up has to be reached soon.
-const BACKOFF_NS_MAX_SOON: u64 = 250_000_000;
-/// How long a machine has to take a connection. One without power is silent, and the system asks it again after 1, 3 and 7
-/// seconds: to begin anew is sooner …
-const CONNECT_NS_MAX: u64 = 3_000_000_000;
-/// … above all in the first minute.
-const CONNECT_NS_MAX_SOON: u64 = 1_000_000_000;
-/// How long that is: with half of 256 replicas gone some hundred attempts in a second.
-const SOON_NS: u64 = 60_000_000_000;
-/// Half-open connections through the peers' listener, beside one for each replica.
-pub(super) const GUESTS_MAX: usize = 64;
-
-#[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) link: Link,
-    pub(super) socket: Option<Key>,
-    key: PublicKey,
-    address: SocketAddr,
-    tls: Option<Arc<ClientConfig>>,
-    /// When to dial; `None` while there is a connection, and always where the other side dials.
-    redial: Option<Time>,
-    /// When a connection that we dialled must be there, and then when it must be up.
-    due: Option<Time>,
-    attempts: u32,
-    status: Counts,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    since: Time,
-    connections: u64,
-    frames_in: u64,
-    bytes_in: u64,
-    bytes_out: u64,
-    last_refusal: String,
-    dial_error: String,
-}
-
-impl Peer {
-    pub(super) fn deadline(&self) -> Option<Time> {
-        [self.redial, self.due, self.link.deadline()].into_iter().flatten().min()
-    }
-
-    /// Whether the link was up, or this end began, a moment ago.
-    fn is_missed(&self, now: Time) -> bool {
-        now.since(self.status.since) < SOON_NS
-    }
-
-    /// Hands frames to the session; false when none wait.
-    pub(super) fn fill(&mut self, session: &mut Session) -> bool {
-        if !self.link.wants_write() {
-            return false;
-        }
-        let count = self.link.transmit(WRITE_BYTES, &mut |slices| session.send(slices));
-        self.status.bytes_out = self.status.bytes_out.saturating_add(wide(count));
-        session.pending()
-    }
-}
-
-/// A link to everybody but ourselves.
-pub(super) fn table(config: &NetConfig, rng: &mut Rng) -> Result<Vec<Option<Peer>>, NetFault> {
-    let me = config.identity.me;
-    if config.peers.len() > REPLICAS_MAX {
-        return Err(NetFault::Configuration("more replicas than any committee has"));
-    }
-    let Some(own) = config.peers.get(me.index()) else {
-        return Err(NetFault::Configuration("the own id is not among the replicas"));
-    };
-    if let Security::Tls(key) = &config.security
-        && key.public() != own.key
-    {
-        return Err(NetFault::Configuration("the link key is not the one that the committee lists"));
-    }
-    let ids = (0..u16::MAX).map(ReplicaId);
-    let peer = |(id, peer): (ReplicaId, &config::PeerConfig)| {
-        if id == me {
-            return Ok(None);
-        }
-        let dials = Link::dials(me, id);
-        let tls = match &config.security {
-            Security::Tls(key) if dials => Some(tls::dial_peer(key, peer.key)?),
-            _ => None,
-        };
-        Ok(Some(Peer {
-            link: Link::new(config.identity, id, config.resend),
-            socket: None,
-            key: peer.key,
-            address: peer.address,
-            tls,
-            // Spread a little, so that a cluster that starts at once does not dial at once.
-            redial: dials.then(|| Time(rng.below(BACKOFF_NS / 4))),
-            due: None,
-            attempts: 0,
-            status: Counts::default(),
-        }))
-    };
-    ids.zip(&config.peers).map(peer).collect()
-}
 
 impl Reactor {
     pub(super) fn peer(&self, id: ReplicaId) -> Option<&Peer> {
@@ -129,29 +22,10 @@ impl Reactor {
         self.peers.get_mut(id.index())?.as_mut()
     }
 
-    /// How each link is doing.
+    /// Returns the state of each link.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerStatus> {
-        let status = |peer: &Peer| {
-            let (kept, queued) = peer.link.backlog();
-            PeerStatus {
-                id: peer.link.peer(),
-                connected: peer.link.is_up(),
-                urgent: self.urgent == Some(peer.link.peer()),
-                since: peer.status.since,
-                incarnation: peer.link.heard(),
-                connections: peer.status.connections,
-                frames_in: peer.status.frames_in,
-                bytes_in: peer.status.bytes_in,
-                bytes_out: peer.status.bytes_out,
-                queued_bytes: queued,
-                resend_bytes: kept.saturating_sub(queued),
-                last_refusal: peer.status.last_refusal.clone(),
-                address: peer.address,
-                dials: Link::dials(self.me, peer.link.peer()),
-                dial_error: peer.status.dial_error.clone(),
-            }
-        };
+        let status = |peer: &Peer| peer.status(self.me, self.reads.urgent == Some(peer.link.peer()));
         self.peers.iter().flatten().map(status).collect()
     }
 
@@ -161,13 +35,13 @@ impl Reactor {
         self.peer(peer).is_some_and(|peer| peer.link.is_up())
     }
 
-    /// Links that are up.
+    /// Returns the number of links that are up.
     #[must_use]
     pub fn links_up(&self) -> usize {
         self.peers.iter().flatten().filter(|peer| peer.link.is_up()).count()
     }
 
-    /// Ends every link for good: no peer is dialled or let in any more. Clients are served as before.
+    /// Ends every link for good: the reactor dials and accepts no peer any more. Clients are served as before.
     pub fn cut_off(&mut self) {
         self.is_cut_off = true;
         for id in (0..u16::try_from(self.peers.len()).unwrap_or(u16::MAX)).map(ReplicaId) {
@@ -178,7 +52,7 @@ impl Reactor {
         }
     }
 
-    /// Closes the connection to a replica, if there is one; it comes back as after any other loss.
+    /// Closes the connection to a replica, if there is one. The link reconnects as after any other loss.
     pub fn disconnect(&mut self, peer: ReplicaId) {
         if let Some(key) = self.peer(peer).and_then(|peer| peer.socket) {
             self.gone(key);
@@ -201,10 +75,10 @@ impl Reactor {
         }
     }
 
-    /// A connection that we dialled, or its hello, did not come.
-    fn too_late(&mut self, key: Key, id: ReplicaId) {
+    /// Closes a dialled connection that did not come up in time, or whose hello did not arrive in time.
+    fn too_late(&mut self, key: SocketKey, id: ReplicaId) {
         if self.sockets.get(key).is_some_and(|socket| socket.connecting) {
-            // Nobody is there who could be told.
+            // No machine answered, so none can receive the reason.
             self.remember_refusal(Who::Replica(id), Refusal::TooSlow);
             self.note_dial_error(id, &"no answer");
             self.gone(key);
@@ -217,20 +91,15 @@ impl Reactor {
         let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
             return;
         };
-        let connected = TcpStream::connect(peer.address).and_then(|stream| {
+        let dialled = TcpStream::connect(peer.address).and_then(|stream| {
             set_options(&stream)?;
             let mut socket = Socket::new(stream, Session::plain(), Role::Peer(id), peer.address);
             socket.connecting = true;
             socket.writable = false;
             self.sockets.insert(self.poll.registry(), socket)
         });
-        match connected {
-            Ok(key) => {
-                let most = if peer.is_missed(now) { CONNECT_NS_MAX_SOON } else { CONNECT_NS_MAX };
-                peer.redial = None;
-                peer.due = Some(now.plus(most));
-                peer.socket = Some(key);
-            }
+        match dialled {
+            Ok(key) => peer.dialled(now, key),
             Err(error) => {
                 self.note_dial_error(id, &error);
                 self.redial_later(id);
@@ -240,29 +109,22 @@ impl Reactor {
 
     fn note_dial_error(&mut self, id: ReplicaId, error: &dyn std::fmt::Display) {
         if let Some(peer) = self.peer_mut(id) {
-            peer.status.dial_error = error.to_string();
+            peer.counters.dial_error = error.to_string();
         }
     }
 
-    /// Dials again after a pause that doubles and is never the same for two.
+    /// Schedules the next attempt to dial, unless the other end dials or all links have ended for good.
     fn redial_later(&mut self, id: ReplicaId) {
-        if self.is_cut_off {
+        if self.is_cut_off || !Link::dials(self.me, id) {
             return;
         }
-        let (now, me) = (self.now, self.me);
-        let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
-            return;
-        };
-        if Link::dials(me, id) {
-            let most = if peer.is_missed(now) { BACKOFF_NS_MAX_SOON } else { BACKOFF_NS_MAX };
-            let pause = BACKOFF_NS.saturating_mul(1 << peer.attempts.min(16)).min(most);
-            peer.attempts = peer.attempts.saturating_add(1);
-            peer.redial = Some(now.plus(self.rng.between(pause / 2, pause)));
+        if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
+            peer.redial_later(self.now, &mut self.rng);
         }
     }
 
-    /// A connection that we dialled has news; true when it is there.
-    pub(super) fn finish_connecting(&mut self, now: Time, key: Key) -> bool {
+    /// Handles an event of a connection that is being dialled; true if the connection exists now.
+    pub(super) fn finish_connecting(&mut self, now: Time, key: SocketKey) -> bool {
         let Some(socket) = self.sockets.get_mut(key) else {
             return false;
         };
@@ -290,7 +152,7 @@ impl Reactor {
         if let Role::Peer(id) = socket.role
             && let Some(Some(peer)) = self.peers.get_mut(id.index())
         {
-            peer.due = Some(now.plus(HANDSHAKE_NS_MAX));
+            peer.connected(now);
             match &peer.tls {
                 None => peer.link.connect(now),
                 Some(config) => match Session::dial(config) {
@@ -309,7 +171,7 @@ impl Reactor {
     pub(super) fn take_from_peer(
         &mut self,
         now: Time,
-        key: Key,
+        key: SocketKey,
         id: ReplicaId,
         bytes: &[u8],
         sink: &mut dyn FnMut(Event<'_>),
@@ -319,11 +181,11 @@ impl Reactor {
             return Ok(());
         };
         let was_handshaking = socket.session.is_handshaking();
-        let (link, status) = (&mut peer.link, &mut peer.status);
+        let (link, counters) = (&mut peer.link, &mut peer.counters);
         let was_up = link.is_up();
-        socket
-            .session
-            .read(bytes, &mut |plain| link.read(now, plain, &mut |event| forward(id, event, status, sink)))?;
+        socket.session.read(bytes, &mut |plain| {
+            link.read(now, plain, &mut |event| forward(id, event, counters, sink))
+        })?;
         if was_handshaking && !socket.session.is_handshaking() {
             link.connect(now);
         }
@@ -335,45 +197,43 @@ impl Reactor {
 
     pub(super) fn accept_guests(&mut self, now: Time) {
         for _ in 0..ACCEPTS_PER_PASS {
-            let Some((stream, address)) = self.peer_listener.accept(now) else {
+            let Some((stream, address)) = self.peer_entrance.listener.accept(now) else {
                 return;
             };
             if self.is_cut_off {
                 continue;
             }
-            let session = match &self.peer_tls {
-                None => Ok(Session::plain()),
-                Some(config) => Session::accept(config),
-            };
-            let Ok(session) = session else {
+            let Ok(session) = self.peer_entrance.session() else {
                 continue;
             };
             let socket = Socket::new(stream, session, Role::Guest(Greeter::default()), address);
             let inserted =
                 set_options(&socket.stream).and_then(|()| self.sockets.insert(self.poll.registry(), socket));
             if let Ok(key) = inserted {
-                self.guests.push_back((now.plus(HANDSHAKE_NS_MAX), key));
+                self.peer_entrance.unsettled.push_back((now.plus(HANDSHAKE_NS_MAX), key));
             }
             self.limit_guests();
         }
     }
 
-    /// Who came through the peers' port: its key has told, if the handshake got so far.
+    /// Returns the other side of a guest's connection: the replica of its key, if the handshake got that far.
     pub(super) fn guest(&self, socket: &Socket) -> Who {
         let key = socket.session.peer_key().filter(|_| !socket.session.is_handshaking());
         let known = self.peers.iter().flatten().find(|peer| Some(peer.key) == key);
         known.map_or(Who::Stranger(socket.address), |peer| Who::Replica(peer.link.peer()))
     }
 
-    /// When too many are half open the oldest goes: an honest handshake takes milliseconds.
+    /// Closes the oldest half-open connection if there are too many. An honest handshake takes milliseconds.
     fn limit_guests(&mut self) {
-        if self.guests.len() <= GUESTS_MAX.saturating_add(self.peers.len()) {
+        let most = GUESTS_MAX.saturating_add(self.peers.len());
+        if self.peer_entrance.unsettled.len() <= most {
             return;
         }
-        let guests = std::mem::take(&mut self.guests);
-        self.guests = guests.into_iter().filter(|(_, key)| self.is_unsettled(*key)).collect();
-        if self.guests.len() > GUESTS_MAX.saturating_add(self.peers.len())
-            && let Some((_, oldest)) = self.guests.pop_front()
+        let guests = std::mem::take(&mut self.peer_entrance.unsettled);
+        self.peer_entrance.unsettled =
+            guests.into_iter().filter(|(_, key)| self.is_unsettled(*key)).collect();
+        if self.peer_entrance.unsettled.len() > most
+            && let Some((_, oldest)) = self.peer_entrance.unsettled.pop_front()
         {
             self.refuse(oldest, Refusal::TooMany);
         }
@@ -381,7 +241,7 @@ impl Reactor {
 
     pub(super) fn take_from_guest(
         &mut self,
-        key: Key,
+        key: SocketKey,
         bytes: &[u8],
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Refusal> {
@@ -399,18 +259,18 @@ impl Reactor {
         let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
             return Err(Refusal::OtherReplica);
         };
-        let proved = self.peer_tls.is_none() || socket.session.peer_key() == Some(peer.key);
+        let proved = self.peer_entrance.is_plain() || socket.session.peer_key() == Some(peer.key);
         if !proved || !Link::dials(id, self.me) {
             return Err(Refusal::OtherReplica);
         }
         let mut was_up = peer.link.is_up();
-        let status = &mut peer.status;
+        let counters = &mut peer.counters;
         peer.link.accept_hello(hello, &mut |event| {
-            // The first event says that the older connection, if there was one, has been replaced.
+            // The first event means that the new connection has replaced the older one, if there was one.
             if std::mem::take(&mut was_up) {
                 sink(Event::PeerDown(id));
             }
-            forward(id, event, status, sink);
+            forward(id, event, counters, sink);
         })?;
         peer.came_up(self.now);
         socket.role = Role::Peer(id);
@@ -420,7 +280,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// The connection of a link is gone.
+    /// Handles the end of a link's connection.
     pub(super) fn peer_gone(&mut self, id: ReplicaId) {
         let now = self.now;
         let Some(peer) = self.peer_mut(id) else {
@@ -431,68 +291,63 @@ impl Reactor {
         peer.socket = None;
         peer.due = None;
         if was_up {
-            peer.status.since = now;
-            self.notes.push_back(Note::PeerDown(id));
+            peer.counters.since = now;
+            self.deferred.push_back(Deferred::PeerDown(id));
         }
         self.note_losses(id);
         self.redial_later(id);
     }
 
-    /// Losses are noticed while frames are handed to the session, where no sink is at hand.
+    /// Defers the report of losses: the link notices them while it hands frames to the session, without a sink.
     pub(super) fn note_losses(&mut self, id: ReplicaId) {
         if let Some(Some(peer)) = self.peers.get_mut(id.index())
             && peer.link.has_losses()
         {
-            let notes = &mut self.notes;
+            let deferred = &mut self.deferred;
             peer.link.losses(&mut |event| {
                 if let LinkEvent::Lost(loss) = event {
-                    notes.push_back(Note::Lost(id, loss));
+                    deferred.push_back(Deferred::Lost(id, loss));
                 }
             });
         }
     }
 
-    /// Remembers for the status why a connection of a link was closed.
+    /// Stores the reason why a connection of a link was closed, for the status.
     pub(super) fn remember_refusal(&mut self, who: Who, refusal: Refusal) {
         if let Who::Replica(id) = who
             && let Some(peer) = self.peer_mut(id)
         {
-            refusal.reason().clone_into(&mut peer.status.last_refusal);
+            refusal.reason().clone_into(&mut peer.counters.last_refusal);
         }
     }
 }
 
-impl Peer {
-    fn came_up(&mut self, now: Time) {
-        self.redial = None;
-        self.due = None;
-        self.attempts = 0;
-        self.status.dial_error.clear();
-        self.status.since = now;
-        self.status.connections = self.status.connections.saturating_add(1);
-    }
-}
-
-fn forward(id: ReplicaId, event: LinkEvent<'_>, status: &mut Counts, sink: &mut dyn FnMut(Event<'_>)) {
+fn forward(
+    id: ReplicaId,
+    event: LinkEvent<'_>,
+    counters: &mut LinkCounters,
+    sink: &mut dyn FnMut(Event<'_>),
+) {
     match event {
         LinkEvent::Up => sink(Event::PeerUp(id)),
         LinkEvent::Frame { lane, frame_type, body } => {
-            status.frames_in = status.frames_in.saturating_add(1);
-            status.bytes_in = status.bytes_in.saturating_add(wide(body.len()));
+            let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
+            counters.frames_in = counters.frames_in.saturating_add(1);
+            counters.bytes_in = counters.bytes_in.saturating_add(bytes);
             sink(Event::Peer { from: id, lane, frame_type, body });
         }
-        LinkEvent::Lost(loss) => sink(config::lost(id, loss)),
+        LinkEvent::Lost(loss) => sink(event::lost(id, loss)),
         LinkEvent::Closed { reason } => {
-            status.last_refusal = printable(reason);
-            sink(Event::Closed { by: id, reason: &status.last_refusal });
+            counters.last_refusal = printable(reason);
+            sink(Event::Closed { by: id, reason: &counters.last_refusal });
         }
     }
 }
 
-/// What a peer says may be anything: a log or a terminal gets only printable characters of it.
+/// Replaces unprintable characters of a peer's text, which can be anything, for a log or a terminal.
 fn printable(reason: &[u8]) -> String {
     let text = String::from_utf8_lossy(reason);
-    // Not only control characters turn a line into another one: some turn its direction.
+    // Control characters are not the only ones that falsify a line: some change its direction.
     let printable = |c: char| if c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric() { c } else { '?' };
     text.chars().map(printable).collect()
 }

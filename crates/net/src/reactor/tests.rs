@@ -1,5 +1,5 @@
-//! Reactors in one process, driven by hand over loopback. Time is a number that the test moves; a test that
-//! waits for something gives up after a number of passes.
+//! Tests of reactors in one process, driven by hand over loopback. The test moves the time. A test that
+//! waits for an event fails after a number of passes.
 
 #![allow(
     clippy::disallowed_types,
@@ -18,10 +18,11 @@ use std::net::{SocketAddr, TcpListener};
 #[path = "tests_clients.rs"]
 mod clients;
 
-/// Passes of the loop before a test gives up. A pass takes microseconds.
+/// Passes of the loop before a test fails. A pass takes microseconds.
 const PASSES_MAX: usize = 400_000;
 
-const NO_CLOCK: u64 = 50_000;
+/// Virtual time of one pass.
+const PASS_NS: u64 = 50_000;
 
 /// An event with a body of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +51,7 @@ fn own(event: Event<'_>) -> Seen {
     }
 }
 
-/// Who plays: addresses and keys are fixed before anybody starts, so that anybody can start again.
+/// Addresses and keys of all nodes. They are fixed before any node starts, so that each node can start again.
 pub(super) struct Stage {
     pub(super) tls: bool,
     pub(super) peers: Vec<PeerConfig>,
@@ -99,15 +100,15 @@ impl Stage {
         Node::new(self.config(me, 1))
     }
 
-    /// One pass of the loop of everybody.
+    /// Runs one pass of the loop of each node.
     pub(super) fn pass(&mut self, nodes: &mut [&mut Node]) {
-        self.now = self.now.plus(NO_CLOCK);
+        self.now = self.now.plus(PASS_NS);
         for node in nodes {
             node.pass(self.now);
         }
     }
 
-    /// Passes until `done`.
+    /// Runs passes until `done`.
     pub(super) fn until(&mut self, nodes: &mut [&mut Node], done: impl Fn(&[&mut Node]) -> bool) {
         for _ in 0..PASSES_MAX {
             if done(nodes) {
@@ -118,15 +119,15 @@ impl Stage {
         for node in nodes {
             println!("{}: {:?} {:?}", node.reactor.me, node.seen, node.reactor.peers());
         }
-        panic!("what the test waits for has not come");
+        panic!("the event that the test waits for has not come");
     }
 
-    /// Passes until all links are up.
+    /// Runs passes until all links are up.
     pub(super) fn connect(&mut self, nodes: &mut [&mut Node]) {
         self.until(nodes, |nodes| nodes.iter().all(|node| node.all_up(nodes.len())));
     }
 
-    /// Passes until nothing wants to be done any more.
+    /// Runs passes until no node has any work left.
     fn settle(&mut self, nodes: &mut [&mut Node]) {
         self.until(nodes, |nodes| {
             nodes.iter().all(|node| {
@@ -159,7 +160,7 @@ impl Node {
         up + 1 >= n
     }
 
-    fn say(&mut self, to: u16, lane: Lane, body: &str) {
+    fn send(&mut self, to: u16, lane: Lane, body: &str) {
         let body = body.as_bytes().to_vec();
         self.reactor.send_peer(ReplicaId(to), lane, frame::PROTOCOL, body.into()).unwrap();
     }
@@ -181,16 +182,16 @@ impl Node {
     }
 
     fn is_refused(&self, reason: &str) -> bool {
-        self.refusals().iter().any(|(_, said)| *said == reason)
+        self.refusals().iter().any(|(_, text)| *text == reason)
     }
 }
 
 #[test]
-fn everybody_hears_a_broadcast_in_the_order_of_each_lane() {
+fn broadcast_arrives_at_all_others_in_the_order_of_each_lane() {
     for tls in [true, false] {
         let mut stage = Stage::new(3, tls);
         let (mut a, mut b, mut c) = (stage.start(0), stage.start(1), stage.start(2));
-        // Before anybody is connected: it waits.
+        // No link is connected yet, so the frames wait.
         for i in 0..50 {
             for lane in Lane::ALL {
                 let body = format!("{i}").into_bytes();
@@ -209,7 +210,11 @@ fn everybody_hears_a_broadcast_in_the_order_of_each_lane() {
                 assert!(bodies.eq((0..50).map(|i| i.to_string())), "{lane:?}, tls: {tls}");
             }
         }
-        assert_eq!(b.from(0).len() + b.from(1).len() + b.from(2).len(), 0, "not to oneself");
+        assert_eq!(
+            b.from(0).len() + b.from(1).len() + b.from(2).len(),
+            0,
+            "a broadcast does not return to its sender"
+        );
         for node in [&a, &b, &c] {
             assert_eq!(node.refusals(), []);
             assert!(!node.seen.iter().any(|seen| matches!(seen, Seen::Lost(..))));
@@ -218,7 +223,7 @@ fn everybody_hears_a_broadcast_in_the_order_of_each_lane() {
 }
 
 #[test]
-fn nothing_is_lost_doubled_or_reordered_across_cut_connections() {
+fn frames_arrive_once_and_in_order_across_cut_connections() {
     const COUNT: usize = 600;
     let mut stage = Stage::new(2, true);
     let (mut a, mut b) = (stage.start(0), stage.start(1));
@@ -227,8 +232,8 @@ fn nothing_is_lost_doubled_or_reordered_across_cut_connections() {
     let mut sent = 0;
     while sent < COUNT {
         for _ in 0..rng.between(1, 20) {
-            a.say(1, Lane::Consensus, &format!("{sent}"));
-            b.say(0, Lane::Consensus, &format!("{sent}"));
+            a.send(1, Lane::Consensus, &format!("{sent}"));
+            b.send(0, Lane::Consensus, &format!("{sent}"));
             sent += 1;
         }
         for _ in 0..rng.below(6) {
@@ -255,18 +260,18 @@ fn nothing_is_lost_doubled_or_reordered_across_cut_connections() {
 }
 
 #[test]
-fn a_restarted_replica_is_a_new_life_for_both_sides() {
+fn restart_loses_the_frames_of_the_old_incarnation_at_both_sides() {
     let mut stage = Stage::new(2, true);
     let (mut a, mut b) = (stage.start(0), stage.start(1));
     stage.connect(&mut [&mut a, &mut b]);
-    b.say(0, Lane::Bodies, "from the first life");
+    b.send(0, Lane::Bodies, "from the first incarnation");
     stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == 1);
     drop(b);
     stage.until(&mut [&mut a], |nodes| nodes[0].seen.contains(&Seen::Down(1)));
-    a.say(1, Lane::Consensus, "to nobody");
+    a.send(1, Lane::Consensus, "while it is down");
     let mut b = Node::new(stage.config(1, 2));
     stage.connect(&mut [&mut a, &mut b]);
-    b.say(0, Lane::Bodies, "from the second life");
+    b.send(0, Lane::Bodies, "from the second incarnation");
     stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == 2);
     assert!(a.seen.contains(&Seen::Lost(1, Direction::Incoming, Lane::Bodies, 1, u64::MAX)));
     assert!(a.seen.contains(&Seen::Lost(1, Direction::Outgoing, Lane::Consensus, 0, 1)));
@@ -275,12 +280,12 @@ fn a_restarted_replica_is_a_new_life_for_both_sides() {
 }
 
 #[test]
-fn a_new_connection_replaces_one_that_died_unnoticed() {
+fn new_connection_replaces_one_that_died_unnoticed() {
     let mut stage = Stage::new(2, true);
     let (mut a, mut frozen) = (stage.start(0), stage.start(1));
     stage.connect(&mut [&mut a, &mut frozen]);
-    a.say(1, Lane::Consensus, "to the first life");
-    // Its machine is gone and has not said so: the old connection stays as it is.
+    a.send(1, Lane::Consensus, "to the first incarnation");
+    // Its machine is gone silently: the old connection stays as it is.
     let mut b = Node::new(stage.config(1, 2));
     stage.until(&mut [&mut a, &mut b], |nodes| nodes[1].all_up(2));
     let states: Vec<&Seen> = a.seen.iter().filter(|seen| !matches!(seen, Seen::Peer(..))).collect();
@@ -300,7 +305,7 @@ fn a_new_connection_replaces_one_that_died_unnoticed() {
 }
 
 #[test]
-fn overflow_while_a_replica_is_away_is_told_to_both() {
+fn overflow_while_a_replica_is_away_is_reported_at_both_sides() {
     let mut stage = Stage::new(2, true);
     let (mut a, mut b) = (stage.start(0), {
         let mut config = stage.config(1, 1);
@@ -308,7 +313,7 @@ fn overflow_while_a_replica_is_away_is_told_to_both() {
         Node::new(config)
     });
     for i in 0..100 {
-        b.say(0, Lane::Consensus, &format!("{i} and some more words"));
+        b.send(0, Lane::Consensus, &format!("{i} and some more words"));
     }
     stage.connect(&mut [&mut a, &mut b]);
     stage.until(&mut [&mut a, &mut b], |nodes| {
@@ -320,7 +325,7 @@ fn overflow_while_a_replica_is_away_is_told_to_both() {
             _ => None,
         });
         let gap = lost.next().unwrap();
-        assert_eq!(lost.next(), None, "one gap, told once");
+        assert_eq!(lost.next(), None, "one gap, reported once");
         gap
     };
     let (at_a, at_b) = (gap(&a), gap(&b));
@@ -330,10 +335,10 @@ fn overflow_while_a_replica_is_away_is_told_to_both() {
 }
 
 #[test]
-fn a_replica_with_another_key_is_refused_in_both_directions() {
+fn replica_with_another_key_is_refused_in_both_directions() {
     let wrong = "the certificate carries another link key: another replica, or another cluster";
-    let told = "the other side refused the TLS handshake";
-    // An impostor that dials: it has the id, the address and the name, but not the key.
+    let alert = "the other side refused the TLS handshake";
+    // An impostor that dials has the id, the address and the name, but not the key.
     let mut stage = Stage::new(2, true);
     let mut a = stage.start(0);
     let impostor = |stage: &Stage, me: u16| {
@@ -343,26 +348,26 @@ fn a_replica_with_another_key_is_refused_in_both_directions() {
         Node::new(config)
     };
     let mut b = impostor(&stage, 1);
-    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].is_refused(wrong) && nodes[1].is_refused(told));
-    assert!(matches!(a.refusals()[0].0, Who::Stranger(_)), "it has not proved to be anybody");
-    // An impostor that is dialled.
+    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].is_refused(wrong) && nodes[1].is_refused(alert));
+    assert!(matches!(a.refusals()[0].0, Who::Stranger(_)), "the impostor has not proved to be a replica");
+    // An impostor is dialled.
     let mut stage = Stage::new(2, true);
     let mut a = impostor(&stage, 0);
     let mut b = stage.start(1);
-    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].is_refused(told) && nodes[1].is_refused(wrong));
+    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].is_refused(alert) && nodes[1].is_refused(wrong));
     assert_eq!(b.refusals()[0].0, Who::Replica(ReplicaId(0)));
     assert_eq!(b.reactor.peers()[0].last_refusal, wrong);
     for node in [&a, &b] {
         assert!(!node.seen.iter().any(|seen| matches!(seen, Seen::Up(_))));
     }
-    // Our own mistake is found before anybody is dialled.
+    // A wrong key in the own configuration is found before the first attempt to dial.
     let mut config = stage.config(1, 1);
     config.security = Security::Tls(key(99));
     assert!(matches!(Reactor::new(config), Err(NetFault::Configuration(_))));
 }
 
 #[test]
-fn a_member_of_the_committee_cannot_speak_for_another() {
+fn member_of_the_committee_cannot_connect_as_another() {
     let mut stage = Stage::new(3, true);
     let mut a = stage.start(0);
     let mut config = stage.config(1, 1);
@@ -377,7 +382,7 @@ fn a_member_of_the_committee_cannot_speak_for_another() {
 }
 
 #[test]
-fn who_differs_is_told_why_and_comes_back() {
+fn replica_with_another_identity_receives_the_reason_and_connects_once_it_agrees() {
     type Change = fn(&mut Identity);
     let cases: [(Change, &str); 3] = [
         (|identity| identity.cluster.0.0[0] = 1, "another cluster"),
@@ -391,19 +396,19 @@ fn who_differs_is_told_why_and_comes_back() {
         change(&mut config.identity);
         let mut b = Node::new(config);
         stage.until(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.is_refused(reason)));
-        // It goes on trying, and is let in as soon as it agrees.
+        // The replica keeps trying, and is accepted as soon as its identity agrees.
         drop(b);
         let mut b = Node::new(stage.config(1, 2));
         stage.connect(&mut [&mut a, &mut b]);
     }
-    // In plain text anybody may say to be anybody; only the right end of a link may.
+    // Plain links prove no identity. Only the right end of a link is accepted all the same.
     let mut stage = Stage::new(3, false);
     let mut a = stage.start(1);
     let mut config = stage.config(2, 1);
     config.identity.me = ReplicaId(2);
     config.peers.swap(0, 1);
     let mut b = Node::new(config);
-    // Replica 2 dials where it believes replica 0 to be, and finds replica 1.
+    // Replica 2 dials the address that it believes to be replica 0's, and reaches replica 1.
     stage.until(&mut [&mut a, &mut b], |nodes| {
         nodes[1].is_refused("not the replica that belongs to this link")
     });
@@ -422,7 +427,7 @@ fn every_connection_has_nodelay_on_both_ends() {
 }
 
 #[test]
-fn settled_links_want_nothing_and_traffic_carries_its_acknowledgements() {
+fn idle_links_have_no_deadline_and_acknowledgements_precede_data() {
     let mut stage = Stage::new(2, true);
     let (mut a, mut b) = (stage.start(0), stage.start(1));
     stage.connect(&mut [&mut a, &mut b]);
@@ -430,20 +435,20 @@ fn settled_links_want_nothing_and_traffic_carries_its_acknowledgements() {
     let before = [*a.reactor.ledger(), *b.reactor.ledger()];
     const ROUNDS: usize = 200;
     for round in 0..ROUNDS {
-        a.say(1, Lane::Consensus, "ping");
+        a.send(1, Lane::Consensus, "ping");
         stage.until(&mut [&mut a, &mut b], |nodes| nodes[1].from(0).len() == round + 1);
-        b.say(0, Lane::Consensus, "pong");
+        b.send(0, Lane::Consensus, "pong");
         stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == round + 1);
     }
     let after = [*a.reactor.ledger(), *b.reactor.ledger()];
     for (after, before) in after.iter().zip(&before) {
         let cost = after.since(before);
-        assert_eq!(cost.writes, ROUNDS as u64, "acknowledgements ride along");
-        assert_eq!(cost.reads, ROUNDS as u64, "a short read is the last one");
+        assert_eq!(cost.writes, ROUNDS as u64, "acknowledgements leave with data");
+        assert_eq!(cost.reads, ROUNDS as u64, "a short read empties the socket");
     }
     stage.settle(&mut [&mut a, &mut b]);
     for (node, after) in [&a, &b].into_iter().zip(&after) {
-        assert!(node.reactor.ledger().since(after).writes <= 1, "one acknowledgement to end with");
+        assert!(node.reactor.ledger().since(after).writes <= 1, "at most one last acknowledgement");
         assert_eq!(node.reactor.deadline(), None);
         assert!(!node.reactor.left_over(), "the next wait sleeps");
     }
@@ -457,7 +462,7 @@ fn many_frames_leave_in_one_write_and_arrive_in_one_read() {
     stage.settle(&mut [&mut a, &mut b]);
     let (at_a, at_b) = (*a.reactor.ledger(), *b.reactor.ledger());
     for i in 0..500 {
-        a.say(1, Lane::Bodies, &format!("{i:0100}"));
+        a.send(1, Lane::Bodies, &format!("{i:0100}"));
     }
     a.reactor.flush(stage.now);
     assert_eq!(a.reactor.ledger().since(&at_a).writes, 1);
@@ -466,17 +471,17 @@ fn many_frames_leave_in_one_write_and_arrive_in_one_read() {
 }
 
 #[test]
-fn what_the_budget_cuts_off_is_read_without_sleeping() {
+fn bytes_beyond_the_budget_are_read_without_sleeping() {
     let mut stage = Stage::new(3, false);
     let (mut a, mut b, mut c) = (stage.start(0), stage.start(1), stage.start(2));
     stage.connect(&mut [&mut a, &mut b, &mut c]);
     for node in [&mut b, &mut c] {
         for _ in 0..2_000 {
-            node.say(0, Lane::Bodies, &"x".repeat(1_000));
+            node.send(0, Lane::Bodies, &"x".repeat(1_000));
         }
         node.reactor.flush(stage.now);
     }
-    // Whoever has said too much is not read.
+    // A held replica is not read.
     a.reactor.hold([ReplicaId(2)].into_iter().collect());
     a.reactor.wait(Some(Duration::ZERO)).unwrap();
     let drained = a.reactor.read_ready(stage.now, 1, &mut |event| {
@@ -484,7 +489,7 @@ fn what_the_budget_cuts_off_is_read_without_sleeping() {
     });
     assert!(!drained && a.reactor.left_over());
     a.reactor.hold(ReplicaSet::EMPTY);
-    // Whoever is urgent is read first, however often.
+    // The urgent replica is read first, however often.
     a.reactor.urgent(Some(ReplicaId(2)));
     a.reactor.wait(Some(Duration::ZERO)).unwrap();
     let mut first = None;
@@ -513,9 +518,9 @@ fn what_the_budget_cuts_off_is_read_without_sleeping() {
 }
 
 #[test]
-fn dialling_again_backs_off_with_jitter_to_a_bound() {
+fn pauses_between_attempts_to_dial_double_with_jitter_up_to_a_bound() {
     let mut stage = Stage::new(2, true);
-    // Nobody listens there.
+    // No listener has this address.
     stage.peers[0].address = loopback().local_addr().unwrap();
     let mut b = stage.start(1);
     let mut pauses = Vec::new();
@@ -535,19 +540,19 @@ fn dialling_again_backs_off_with_jitter_to_a_bound() {
     let [_, early @ .., last] = &pauses[..] else { panic!() };
     assert!(early[0] >= 10_000_000 && early[0] <= 20_000_000, "{pauses:?}");
     assert!(*last >= 1_000_000_000 && *last <= 2_000_000_000, "{pauses:?}");
-    // Who has come up a little later is not waited for so long.
+    // Pauses are short in the first minute, for a replica that starts a little later.
     let soon = pauses.iter().filter(|pause| **pause <= 250_000_000).sum::<u64>();
     assert!((59_000_000_000..=61_000_000_000).contains(&soon), "{pauses:?}");
-    assert_eq!(b.refusals(), [], "nobody has refused us");
+    assert_eq!(b.refusals(), [], "no peer has refused a connection");
 }
 
-/// A machine without power does not refuse: it is silent. `sync-hotstuff` §18: whoever is back is waited for so long, and has
-/// to be heard in that time.
+/// A machine without power refuses no connection: it is silent. `sync-hotstuff` §18: replicas wait a limited time for one that
+/// recovers, and its messages have to arrive in that time.
 #[test]
-fn a_machine_that_was_silent_is_reached_soon_after_it_comes_up() {
+fn silent_machine_is_reached_soon_after_it_starts() {
     const LINKED_NS: u64 = 1_250_000_000;
     let mut stage = Stage::new(2, true);
-    // Nobody takes what comes: the queue is full, and the system drops what else is asked.
+    // No process accepts: the queue is full, and the system drops further attempts.
     let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     silent.set_reuse_address(true).unwrap();
     silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -568,8 +573,8 @@ fn a_machine_that_was_silent_is_reached_soon_after_it_comes_up() {
     }
     assert!((6..=9).contains(&attempts), "{attempts} attempts");
     assert_eq!(b.reactor.peers()[0].last_refusal, Refusal::TooSlow.reason());
-    assert_eq!(b.refusals(), [], "nobody has said anything");
-    // It comes up while one of them is on its way.
+    assert_eq!(b.refusals(), [], "no peer has sent anything");
+    // The machine starts while an attempt is on its way.
     while !is_dialling(&b) {
         stage.now = b.reactor.deadline().unwrap();
         b.pass(stage.now);
@@ -591,27 +596,27 @@ fn another_thread_wakes_the_wait() {
     let waker = a.reactor.waker();
     std::thread::scope(|scope| {
         scope.spawn(move || waker.wake().unwrap());
-        // Sleeps until then, for ever if it must.
+        // The wait has no timeout: only the waker ends it.
         a.reactor.wait(None).unwrap();
     });
 }
 
 #[test]
-fn a_large_frame_crosses_in_pieces() {
+fn large_frame_arrives_in_pieces() {
     for tls in [true, false] {
         let mut stage = Stage::new(2, tls);
         let (mut a, mut b) = (stage.start(0), stage.start(1));
         stage.connect(&mut [&mut a, &mut b]);
         let body = "0123456789abcdef".repeat((16 << 20) / 16 - 1);
-        a.say(1, Lane::Consensus, &body);
-        a.say(1, Lane::Consensus, "after it");
+        a.send(1, Lane::Consensus, &body);
+        a.send(1, Lane::Consensus, "after it");
         stage.until(&mut [&mut a, &mut b], |nodes| nodes[1].from(0).len() == 2);
         assert_eq!(b.from(0), [body, "after it".to_owned()]);
     }
 }
 
 #[test]
-fn configurations_that_contradict_themselves_are_refused() {
+fn contradictory_configuration_is_refused() {
     let stage = Stage::new(1, true);
     let mut config = stage.config(0, 1);
     config.identity.me = ReplicaId(1);

@@ -1,4 +1,4 @@
-//! Clients and strangers.
+//! Tests of clients and strangers.
 
 use super::*;
 use crate::frame::{Assembler, client_frame_bytes, client_header, put_control};
@@ -10,12 +10,12 @@ use quorate_types::wire::{FromReplica, PeerHello, VERSION};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A client, or whoever comes through the clients' port.
+/// A client, or a stranger on the clients' port.
 struct Guest {
     stream: TcpStream,
     session: Session,
     assembler: Assembler<4>,
-    heard: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
     closed: bool,
 }
 
@@ -37,12 +37,12 @@ impl Guest {
             stream,
             session,
             assembler: Assembler::new(client_frame_bytes, 0),
-            heard: Vec::new(),
+            received: Vec::new(),
             closed: false,
         }
     }
 
-    fn say(&mut self, body: &[u8]) {
+    fn send(&mut self, body: &[u8]) {
         let header = client_header(body.len()).unwrap();
         self.raw(&[&header[..], body].concat());
     }
@@ -58,10 +58,10 @@ impl Guest {
         match self.stream.read(&mut buffer) {
             Ok(0) => self.closed = true,
             Ok(count) => {
-                let (assembler, heard) = (&mut self.assembler, &mut self.heard);
+                let (assembler, received) = (&mut self.assembler, &mut self.received);
                 let read = self.session.read(&buffer[..count], &mut |plain| {
                     assembler.feed(plain, &mut |_, body| {
-                        heard.push(body.to_vec());
+                        received.push(body.to_vec());
                         Ok(())
                     })
                 });
@@ -71,8 +71,8 @@ impl Guest {
         }
     }
 
-    fn farewell(&self) -> Option<String> {
-        match FromReplica::from_bytes(self.heard.last()?) {
+    fn close_reason(&self) -> Option<String> {
+        match FromReplica::from_bytes(self.received.last()?) {
             Ok(FromReplica::Close(reason)) => Some(reason),
             _ => None,
         }
@@ -86,7 +86,7 @@ fn serve(stage: &Stage, change: impl FnOnce(&mut NetConfig)) -> Node {
     Node::new(config)
 }
 
-/// Passes of a node and its guests until `done`.
+/// Runs passes of a node and its guests until `done`.
 fn until(
     stage: &mut Stage,
     node: &mut Node,
@@ -100,7 +100,7 @@ fn until(
         stage.pass(&mut [node]);
         guests.iter_mut().for_each(|guest| guest.pass());
     }
-    panic!("what the test waits for has not come: {:?}", node.seen);
+    panic!("the event that the test waits for has not come: {:?}", node.seen);
 }
 
 fn conns(node: &Node) -> Vec<ConnId> {
@@ -114,18 +114,18 @@ fn conns(node: &Node) -> Vec<ConnId> {
 fn is_refused(node: &Node, reason: &str) -> bool {
     node.refusals()
         .iter()
-        .any(|(who, said)| matches!(who, Who::Client(_) | Who::Stranger(_)) && *said == reason)
+        .any(|(who, text)| matches!(who, Who::Client(_) | Who::Stranger(_)) && *text == reason)
 }
 
 #[test]
-fn clients_ask_and_replies_of_a_pass_are_one_write() {
+fn replies_of_a_pass_leave_in_one_write_for_each_client() {
     for tls in [true, false] {
         let mut stage = Stage::new(1, tls);
         let mut node = serve(&stage, |_| ());
         let (mut ann, mut bob) = (Guest::dial(&stage, &node), Guest::dial(&stage, &node));
         for i in 0..100u8 {
-            ann.say(&[b'a', i]);
-            bob.say(&[b'b', i]);
+            ann.send(&[b'a', i]);
+            bob.send(&[b'b', i]);
         }
         until(&mut stage, &mut node, &mut [&mut ann, &mut bob], |node, _| {
             let asked = |seen: &&Seen| matches!(seen, Seen::Client(..));
@@ -145,12 +145,12 @@ fn clients_ask_and_replies_of_a_pass_are_one_write() {
             }
         }
         node.reactor.flush(stage.now);
-        assert_eq!(node.reactor.ledger().since(&before).writes, 2, "one for each connection");
+        assert_eq!(node.reactor.ledger().since(&before).writes, 2, "one write for each connection");
         until(&mut stage, &mut node, &mut [&mut ann, &mut bob], |_, guests| {
-            guests.iter().all(|guest| guest.heard.len() == 100)
+            guests.iter().all(|guest| guest.received.len() == 100)
         });
         for (guest, name) in [(&ann, b'a'), (&bob, b'b')] {
-            assert!(guest.heard.iter().eq((0..100).map(|i| vec![name, i]).collect::<Vec<_>>().iter()));
+            assert!(guest.received.iter().eq((0..100).map(|i| vec![name, i]).collect::<Vec<_>>().iter()));
         }
         drop(ann);
         until(&mut stage, &mut node, &mut [&mut bob], |node, _| node.reactor.clients() == 1);
@@ -163,13 +163,14 @@ fn clients_ask_and_replies_of_a_pass_are_one_write() {
         node.reactor.close_client(gone, "twice");
         node.reactor.vouch(gone);
         let settled = node.reactor.deadline();
-        assert_eq!(settled, None, "clients that wait cost nothing");
+        assert_eq!(settled, None, "idle clients cause no wake-up");
     }
 }
 
-/// What waits in a socket is seen by nobody: a client is read on, by turns with the others, up to a bound.
+/// Messages that wait in a socket are unseen by the limits of the pool. A client is therefore read repeatedly, by turns with the
+/// others, up to a bound.
 #[test]
-fn clients_with_much_to_say_are_read_by_turns_until_the_pass_has_had_enough() {
+fn busy_clients_are_read_by_turns_up_to_the_bound_of_a_pass() {
     let mut stage = Stage::new(1, false);
     let mut node = serve(&stage, |_| ());
     let (mut ann, mut bob) = (Guest::dial(&stage, &node), Guest::dial(&stage, &node));
@@ -179,7 +180,7 @@ fn clients_with_much_to_say_are_read_by_turns_until_the_pass_has_had_enough() {
     for _ in 0..PASSES_MAX {
         for guest in [&mut ann, &mut bob] {
             if !guest.session.pending() {
-                (0..100).for_each(|_| guest.say(&[7; 10_000]));
+                (0..100).for_each(|_| guest.send(&[7; 10_000]));
             }
             guest.pass();
         }
@@ -197,7 +198,7 @@ fn clients_with_much_to_say_are_read_by_turns_until_the_pass_has_had_enough() {
     panic!("{busiest} bytes in one pass at most");
 }
 
-/// How many clients were heard.
+/// Returns the number of clients whose messages arrived.
 fn conns_of(seen: &[Seen]) -> usize {
     let heard = seen.iter().filter_map(|seen| match seen {
         Seen::Client(conn, _) => Some(*conn),
@@ -207,11 +208,11 @@ fn conns_of(seen: &[Seen]) -> usize {
 }
 
 #[test]
-fn a_client_that_is_closed_hears_its_replies_and_the_reason() {
+fn closed_client_receives_its_replies_and_the_reason() {
     let mut stage = Stage::new(1, true);
     let mut node = serve(&stage, |_| ());
     let mut guest = Guest::dial(&stage, &node);
-    guest.say(b"hello");
+    guest.send(b"hello");
     until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
     let conn = conns(&node)[0];
     let reply = vec![7; 900_000];
@@ -220,24 +221,24 @@ fn a_client_that_is_closed_hears_its_replies_and_the_reason() {
     }
     node.reactor.close_client(conn, "another cluster");
     until(&mut stage, &mut node, &mut [&mut guest], |_, guests| guests[0].closed);
-    assert_eq!(guest.farewell().as_deref(), Some("another cluster"));
-    assert_eq!(guest.heard.len(), 4);
-    assert!(guest.heard[..3].iter().all(|body| *body == reply));
+    assert_eq!(guest.close_reason().as_deref(), Some("another cluster"));
+    assert_eq!(guest.received.len(), 4);
+    assert!(guest.received[..3].iter().all(|body| *body == reply));
     assert!(node.seen.contains(&Seen::ClientDown(conn)));
     drop(guest);
     until(&mut stage, &mut node, &mut [], |node, _| node.reactor.sockets.iter().count() == 0);
 }
 
 #[test]
-fn a_last_word_and_the_end_that_come_together_are_both_noticed() {
+fn last_message_and_end_that_arrive_together_are_both_noticed() {
     for tls in [true, false] {
         let mut stage = Stage::new(1, tls);
         let mut node = serve(&stage, |_| ());
         let mut guest = Guest::dial(&stage, &node);
-        guest.say(b"first");
+        guest.send(b"first");
         until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
         let conn = conns(&node)[0];
-        guest.say(b"last");
+        guest.send(b"last");
         drop(guest);
         until(&mut stage, &mut node, &mut [], |node, _| node.seen.contains(&Seen::ClientDown(conn)));
         assert!(node.seen.contains(&Seen::Client(conn, b"last".to_vec())), "tls: {tls}");
@@ -254,12 +255,12 @@ fn oversize_frames_and_garbage_are_refused_with_the_reason() {
         let header = u32::try_from(FRAME_BYTES_MAX + 1).unwrap().to_le_bytes();
         guest.raw(&header);
         until(&mut stage, &mut node, &mut [&mut guest], |_, guests| guests[0].closed);
-        assert_eq!(guest.farewell().as_deref(), Some("frame too large"));
+        assert_eq!(guest.close_reason().as_deref(), Some("frame too large"));
         assert!(is_refused(&node, "frame too large"));
         let mut guest = Guest::dial(&stage, &node);
         guest.raw(&[0; 4]);
         until(&mut stage, &mut node, &mut [&mut guest], |_, guests| guests[0].closed);
-        assert_eq!(guest.farewell().as_deref(), Some("frame shorter than its header"));
+        assert_eq!(guest.close_reason().as_deref(), Some("frame shorter than its header"));
         assert_eq!(node.reactor.clients(), 0);
     }
     let mut stage = Stage::new(1, true);
@@ -268,7 +269,7 @@ fn oversize_frames_and_garbage_are_refused_with_the_reason() {
     garbage.raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     until(&mut stage, &mut node, &mut [&mut garbage], |_, guests| guests[0].closed);
     assert!(is_refused(&node, "what arrived is not TLS"));
-    assert_eq!(conns(&node), [], "it was never a client");
+    assert_eq!(conns(&node), [], "the stranger never became a client");
 }
 
 #[test]
@@ -280,7 +281,7 @@ fn strangers_on_the_port_of_peers_are_refused_with_the_reason() {
     odd.extend_from_slice(&[0; 20]);
     let mut cases =
         vec![(odd, "frame too large"), (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "unknown lane")];
-    // The right end of a link is known, higher than ours, and not ourselves.
+    // Only a known replica with a higher id is the right end of a link.
     for id in [0, 1, 3, u16::MAX] {
         let Identity { cluster, epoch, protocol, incarnation, .. } = stage.config(0, 1).identity;
         let hello = PeerHello {
@@ -290,7 +291,7 @@ fn strangers_on_the_port_of_peers_are_refused_with_the_reason() {
             protocol,
             id: ReplicaId(id),
             incarnation,
-            heard: Incarnation(0),
+            peer_incarnation: Incarnation(0),
             next: [0; 3],
         };
         let mut bytes = Vec::new();
@@ -307,7 +308,7 @@ fn strangers_on_the_port_of_peers_are_refused_with_the_reason() {
 }
 
 #[test]
-fn who_says_nothing_in_time_is_closed() {
+fn connection_without_a_frame_in_time_is_closed() {
     for tls in [true, false] {
         let mut stage = Stage::new(2, tls);
         let mut node = serve(&stage, |_| ());
@@ -317,7 +318,7 @@ fn who_says_nothing_in_time_is_closed() {
         let mut half_open = Guest::with(peers, Session::plain());
         let mut spoke = Guest::dial(&stage, &node);
         drip.raw(&[9, 0]);
-        spoke.say(b"in time");
+        spoke.send(b"in time");
         until(&mut stage, &mut node, &mut [&mut silent, &mut drip, &mut half_open, &mut spoke], |node, _| {
             let spoke = node.seen.iter().any(|seen| matches!(seen, Seen::Client(..)));
             spoke && node.reactor.sockets.iter().count() == 4
@@ -329,9 +330,9 @@ fn who_says_nothing_in_time_is_closed() {
             guests.iter().all(|guest| guest.closed)
         });
         let slow = Refusal::TooSlow.reason();
-        assert_eq!(node.refusals().iter().filter(|(_, said)| *said == slow).count(), 3);
-        assert_eq!(drip.farewell().as_deref(), Some(slow));
-        spoke.say(b"still here");
+        assert_eq!(node.refusals().iter().filter(|(_, text)| *text == slow).count(), 3);
+        assert_eq!(drip.close_reason().as_deref(), Some(slow));
+        spoke.send(b"still here");
         until(&mut stage, &mut node, &mut [&mut spoke], |node, _| {
             let frames = |seen: &&Seen| matches!(seen, Seen::Client(..));
             node.seen.iter().filter(frames).count() == 2
@@ -340,13 +341,13 @@ fn who_says_nothing_in_time_is_closed() {
 }
 
 #[test]
-fn when_all_places_are_taken_the_silent_make_room_and_the_others_stay() {
+fn silent_clients_make_room_when_all_places_are_taken_and_others_stay() {
     let mut stage = Stage::new(1, true);
     let mut node = serve(&stage, |config| config.client_connections_max = 4);
     let mut guests: Vec<Guest> = Vec::new();
     for i in 0..3u8 {
         let mut guest = Guest::dial(&stage, &node);
-        guest.say(&[i]);
+        guest.send(&[i]);
         guests.push(guest);
     }
     until(&mut stage, &mut node, &mut guests.iter_mut().collect::<Vec<_>>(), |node, _| {
@@ -355,7 +356,7 @@ fn when_all_places_are_taken_the_silent_make_room_and_the_others_stay() {
     let mut silent = Guest::dial(&stage, &node);
     until(&mut stage, &mut node, &mut [&mut silent], |node, _| node.reactor.clients() == 4);
     let mut fifth = Guest::dial(&stage, &node);
-    fifth.say(b"room for me");
+    fifth.send(b"room for me");
     until(&mut stage, &mut node, &mut [&mut silent, &mut fifth], |node, guests| {
         guests[0].closed
             && node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if body == b"room for me"))
@@ -364,18 +365,18 @@ fn when_all_places_are_taken_the_silent_make_room_and_the_others_stay() {
     until(&mut stage, &mut node, &mut [&mut sixth], |_, guests| guests[0].closed);
     assert!(is_refused(&node, "too many connections"));
     assert_eq!(node.reactor.clients(), 4);
-    guests[0].say(b"still here");
+    guests[0].send(b"still here");
     until(&mut stage, &mut node, &mut [&mut guests[0]], |node, _| {
         node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if body == b"still here"))
     });
 }
 
 #[test]
-fn a_client_that_does_not_read_is_cut_off_and_holds_no_more() {
+fn client_that_does_not_read_is_cut_off_and_holds_no_memory() {
     let mut stage = Stage::new(1, false);
     let mut node = serve(&stage, |_| ());
     let mut guest = Guest::dial(&stage, &node);
-    guest.say(b"send me much");
+    guest.send(b"send me much");
     until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
     let conn = conns(&node)[0];
     let too_large = vec![0; FRAME_BYTES_MAX + 1];
@@ -397,37 +398,37 @@ fn a_client_that_does_not_read_is_cut_off_and_holds_no_more() {
 }
 
 #[test]
-fn clients_together_cannot_fill_the_memory_with_unfinished_frames() {
+fn unfinished_frames_of_all_clients_together_are_bounded() {
     let mut stage = Stage::new(1, false);
     let mut node = serve(&stage, |_| ());
     let mut honest = Guest::dial(&stage, &node);
-    honest.say(b"honest");
+    honest.send(b"honest");
     let header = client_header(FRAME_BYTES_MAX).unwrap();
     let rest = vec![0; FRAME_BYTES_MAX - 1];
     let mut hoarders = Vec::new();
     for _ in 0..18 {
         let mut guest = Guest::dial(&stage, &node);
-        guest.say(b"begins");
+        guest.send(b"begins");
         guest.raw(&[&header[..], &rest].concat());
         hoarders.push(guest);
     }
     until(&mut stage, &mut node, &mut hoarders.iter_mut().collect::<Vec<_>>(), |node, _| {
-        node.refusals().iter().filter(|(_, said)| *said == "too much unfinished").count() >= 2
+        node.refusals().iter().filter(|(_, text)| *text == "too many bytes in unfinished frames").count() >= 2
     });
-    honest.say(b"still here");
+    honest.send(b"still here");
     until(&mut stage, &mut node, &mut [&mut honest], |node, _| {
         node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if body == b"still here"))
     });
 }
 
 #[test]
-fn a_flood_of_connections_does_not_stop_the_others() {
+fn flood_of_connections_does_not_stop_links_or_clients() {
     let mut stage = Stage::new(2, true);
     let mut a = serve(&stage, |_| ());
     let mut b = stage.start(1);
     stage.connect(&mut [&mut a, &mut b]);
     let mut honest = Guest::dial(&stage, &a);
-    honest.say(b"before");
+    honest.send(b"before");
     let mut flood = Vec::new();
     for round in 0..60usize {
         for address in [stage.peers[0].address, a.clients.unwrap()] {
@@ -437,16 +438,16 @@ fn a_flood_of_connections_does_not_stop_the_others() {
                 flood.push(stranger);
             }
         }
-        b.say(0, Lane::Consensus, &format!("{round}"));
-        a.say(1, Lane::Consensus, &format!("{round}"));
-        // A few passes each: the frames are not held up by the strangers in front of them.
+        b.send(0, Lane::Consensus, &format!("{round}"));
+        a.send(1, Lane::Consensus, &format!("{round}"));
+        // A few passes suffice: the strangers before the frames do not delay them.
         for _ in 0..8 {
             stage.pass(&mut [&mut a, &mut b]);
             honest.pass();
         }
     }
     stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == 60 && nodes[1].from(0).len() == 60);
-    honest.say(b"after");
+    honest.send(b"after");
     until(&mut stage, &mut a, &mut [&mut honest], |node, _| {
         node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if body == b"after"))
     });
@@ -463,7 +464,7 @@ fn half_open_strangers_make_room_for_a_replica() {
     let strangers: Vec<TcpStream> =
         (0..200).map(|_| TcpStream::connect(stage.peers[0].address).unwrap()).collect();
     stage.until(&mut [&mut a], |nodes| {
-        nodes[0].refusals().len() >= 100 && nodes[0].reactor.guests.len() <= 70
+        nodes[0].refusals().len() >= 100 && nodes[0].reactor.peer_entrance.unsettled.len() <= 70
     });
     let mut b = stage.start(1);
     stage.connect(&mut [&mut a, &mut b]);
@@ -471,13 +472,13 @@ fn half_open_strangers_make_room_for_a_replica() {
 }
 
 #[test]
-fn when_all_places_are_taken_who_proves_nothing_makes_room_in_time() {
+fn unproved_client_makes_room_after_its_time_when_all_places_are_taken() {
     let mut stage = Stage::new(1, true);
     let mut node = serve(&stage, |config| config.client_connections_max = 4);
     let mut guests: Vec<Guest> = Vec::new();
     for i in 0..4u8 {
         let mut guest = Guest::dial(&stage, &node);
-        guest.say(&[i]);
+        guest.send(&[i]);
         until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
             node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if *body == [i]))
         });
@@ -491,7 +492,7 @@ fn when_all_places_are_taken_who_proves_nothing_makes_room_in_time() {
     stage.now = stage.now.plus(HANDSHAKE_NS_MAX);
     for i in 4..6u8 {
         let mut guest = Guest::dial(&stage, &node);
-        guest.say(&[i]);
+        guest.send(&[i]);
         until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
             node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if *body == [i]))
         });
@@ -500,9 +501,9 @@ fn when_all_places_are_taken_who_proves_nothing_makes_room_in_time() {
     until(&mut stage, &mut node, &mut guests.iter_mut().collect::<Vec<_>>(), |_, guests| {
         guests[2].closed && guests[3].closed
     });
-    assert_eq!(guests[2].farewell().as_deref(), Some("too many connections"));
+    assert_eq!(guests[2].close_reason().as_deref(), Some("too many connections"));
     let mut late = Guest::dial(&stage, &node);
     until(&mut stage, &mut node, &mut [&mut late], |_, guests| guests[0].closed);
-    assert_eq!(node.reactor.clients(), 4, "two proved themselves, two have time");
+    assert_eq!(node.reactor.clients(), 4, "two clients are vouched for, two have time left");
     assert!(!guests[0].closed && !guests[1].closed && !guests[4].closed && !guests[5].closed);
 }

@@ -1,4 +1,4 @@
-//! Sessions against each other, bytes moved by hand.
+//! Tests of two sessions; the test moves the bytes.
 
 use super::*;
 use crate::tls::{LinkKey, TlsError};
@@ -7,7 +7,7 @@ fn key(seed: u8) -> LinkKey {
     LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[seed; 32])).unwrap()
 }
 
-/// Moves what waits from one side to the other; the plain text that comes out.
+/// Moves the waiting bytes from one side to the other; returns their plain text.
 fn carry(from: &mut Session, to: &mut Session) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
     while from.pending() {
@@ -21,12 +21,12 @@ fn carry(from: &mut Session, to: &mut Session) -> Result<Vec<u8>, Refusal> {
     .map(|()| plain)
 }
 
-/// Shakes hands; how it ended for the side that dials and for the side that is dialled.
+/// Runs the handshake; returns its results for the side that dials and for the side that is dialled.
 fn shake(dialler: &mut Session, acceptor: &mut Session) -> (Result<(), Refusal>, Result<(), Refusal>) {
     let (mut first, mut second) = (Ok(()), Ok(()));
     for _ in 0..4 {
         second = second.and_then(|()| carry(dialler, acceptor).map(drop));
-        // A side that has failed still says so: its alert is carried like anything else.
+        // A side that has failed still sends its alert, which is carried as well.
         first = first.and_then(|()| carry(acceptor, dialler).map(drop));
     }
     (first, second)
@@ -41,7 +41,7 @@ fn pair(ours: &LinkKey, theirs: &LinkKey, expect: &LinkKey, committee: &[&LinkKe
 }
 
 #[test]
-fn committee_keys_find_each_other_and_text_flows() {
+fn members_of_the_committee_connect_and_exchange_text() {
     let (a, b) = (key(1), key(2));
     let (mut dialler, mut acceptor) = pair(&a, &b, &b, &[&a, &b]);
     assert!(dialler.is_handshaking() && acceptor.is_handshaking());
@@ -49,7 +49,7 @@ fn committee_keys_find_each_other_and_text_flows() {
     assert!(!dialler.is_handshaking() && !acceptor.is_handshaking());
     assert_eq!(dialler.peer_key(), Some(b.public()));
     assert_eq!(acceptor.peer_key(), Some(a.public()));
-    assert!(!acceptor.pending(), "no tickets: a listener never writes unasked");
+    assert!(!acceptor.pending(), "no tickets: a listener never writes on its own");
     let body = vec![9; 300_000];
     dialler.send(&[IoSlice::new(b"head"), IoSlice::new(&body)]);
     assert_eq!(carry(&mut dialler, &mut acceptor).unwrap(), [&b"head"[..], &body].concat());
@@ -58,25 +58,25 @@ fn committee_keys_find_each_other_and_text_flows() {
 }
 
 #[test]
-fn the_right_name_with_another_key_is_refused_in_both_directions() {
+fn another_key_under_the_right_name_is_refused_in_both_directions() {
     let wrong_key =
         Refusal::Tls("the certificate carries another link key: another replica, or another cluster");
-    let told = Refusal::Tls("the other side refused the TLS handshake");
+    let alert = Refusal::Tls("the other side refused the TLS handshake");
     let (a, b, stranger) = (key(1), key(2), key(3));
     // All certificates carry the same name. A stranger listens where replica b was expected.
     let (mut dialler, mut acceptor) = pair(&a, &stranger, &b, &[&a, &b]);
-    assert_eq!(shake(&mut dialler, &mut acceptor), (Err(wrong_key), Err(told)));
+    assert_eq!(shake(&mut dialler, &mut acceptor), (Err(wrong_key), Err(alert)));
     // A stranger dials.
     let (mut dialler, mut acceptor) = pair(&stranger, &b, &b, &[&a, &b]);
-    assert_eq!(shake(&mut dialler, &mut acceptor), (Err(told), Err(wrong_key)));
+    assert_eq!(shake(&mut dialler, &mut acceptor), (Err(alert), Err(wrong_key)));
     // Another member of the committee listens where replica b was expected.
     let other = key(4);
     let (mut dialler, mut acceptor) = pair(&a, &other, &b, &[&a, &b, &other]);
-    assert_eq!(shake(&mut dialler, &mut acceptor), (Err(wrong_key), Err(told)));
+    assert_eq!(shake(&mut dialler, &mut acceptor), (Err(wrong_key), Err(alert)));
 }
 
 #[test]
-fn a_peer_must_show_a_key_and_a_client_need_not() {
+fn peer_must_show_a_key_and_client_need_not() {
     let replica = key(2);
     let dial = tls::dial_replica(replica.public()).unwrap();
     let mut client = Session::dial(&dial).unwrap();
@@ -88,14 +88,14 @@ fn a_peer_must_show_a_key_and_a_client_need_not() {
     let mut clients = Session::accept(&tls::listen_to_clients(&replica).unwrap()).unwrap();
     assert_eq!(shake(&mut client, &mut clients), (Ok(()), Ok(())));
     assert_eq!(clients.peer_key(), None);
-    // The client in turn refuses a replica with another key.
+    // The client refuses a replica with another key.
     let mut client = Session::dial(&dial).unwrap();
     let mut clients = Session::accept(&tls::listen_to_clients(&key(3)).unwrap()).unwrap();
     assert!(shake(&mut client, &mut clients).0.is_err());
 }
 
 #[test]
-fn a_recorded_handshake_gives_nothing_when_played_again() {
+fn replay_of_a_recorded_handshake_yields_nothing() {
     let (a, b) = (key(1), key(2));
     let (mut dialler, mut acceptor) = pair(&a, &b, &b, &[&a, &b]);
     let mut recording: Vec<Vec<u8>> = Vec::new();
@@ -117,7 +117,7 @@ fn a_recorded_handshake_gives_nothing_when_played_again() {
 }
 
 #[test]
-fn garbage_is_refused_by_name() {
+fn garbage_is_refused_with_its_reason() {
     let (a, b) = (key(1), key(2));
     let (_, mut acceptor) = pair(&a, &b, &b, &[&a]);
     let garbage = acceptor.read(b"GET / HTTP/1.1\r\n\r\n", &mut |_| Ok(()));

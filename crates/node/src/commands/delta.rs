@@ -1,11 +1,11 @@
-//! What Δ a new cluster should have, as far as that can be measured before it runs: `quorate testnet` says it where the
-//! protocol assumes a bound on delays.
+//! A proposal of Δ for a new cluster, from measurements before it runs: `quorate testnet` prints it where the protocol
+//! assumes a bound on delays.
 //!
 //! Δ runs from handler to handler. Three hops have to fit into it (a header, the question for its body, the answer), and
 //! the sync of a disk; and twice as much makes it, so that a round trip that the guard measures fits as well.
 
-use super::machine;
 use crate::exit::Failure;
+use crate::sync_times;
 use crate::testnet::Testnet;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -20,17 +20,17 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Δ is proposed in steps of this many milliseconds, and never below twice as much.
 const STEP_MS: u128 = 5;
 
-/// What was found out.
+/// The measurements.
 struct Measured {
     /// The slowest round trip, and to whom.
     round_trip: Option<(IpAddr, Duration)>,
-    /// Who did not answer.
+    /// Addresses that did not answer.
     silent: Vec<IpAddr>,
     /// The slowest sync.
     sync: Duration,
 }
 
-/// What is said of the cluster's Δ, and whether that is a warning; nothing where its protocol assumes no bound.
+/// Lines about the cluster's Δ, each with whether it is a warning; none where its protocol assumes no bound.
 ///
 /// # Errors
 /// When its folder cannot be written to.
@@ -42,8 +42,9 @@ pub(super) fn advice(testnet: &Testnet, dir: &Path) -> Result<Vec<(bool, String)
     // Replicas on one machine answer alike, whatever their ports.
     let addresses: BTreeMap<IpAddr, SocketAddr> =
         cluster.replicas.iter().map(|replica| (replica.peers.ip(), replica.peers)).collect();
-    let sync = machine::slowest_sync(dir)
+    let sync = sync_times::measure(dir)
         .map_err(|error| Failure::run(format!("cannot measure the disk of {}: {error}", dir.display())))?;
+    let sync = sync.into_iter().max().unwrap_or_default();
     let mut measured = Measured { round_trip: None, silent: Vec::new(), sync };
     for (ip, address) in addresses {
         match slowest(address) {
@@ -120,10 +121,11 @@ fn is_answer(connected: &io::Result<TcpStream>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::up::free_addresses;
-    use crate::config::{Durability, LinkAuth, Settings};
+    use crate::config::{Durability, Settings};
+    use crate::ports::free_addresses;
     use crate::service::Service;
     use crate::testnet::Plan;
+    use quorate_client::cluster::LinkMode;
     use quorate_types::ClientAuth;
 
     #[test]
@@ -178,7 +180,7 @@ mod tests {
                 entry,
                 addresses: free_addresses(usize::from(n)).unwrap(),
                 client_auth: ClientAuth::Signature,
-                link_auth: LinkAuth::Tls,
+                links: LinkMode::Tls,
                 durability: Durability::Fsync,
                 settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
             };

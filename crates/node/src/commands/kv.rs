@@ -1,21 +1,22 @@
 //! `quorate kv`: the client of the built-in key-value store. Each call is ordered by the cluster and believed
 //! when f + 1 replicas agree on its result. Exit code 3 where it was answered and the answer is no.
 
+mod action;
 mod input;
 mod show;
 
-use super::cluster_file;
+use super::arguments::cluster_file;
 use crate::config::{ClusterConfig, parse_seconds};
 use crate::exit::Failure;
-use crate::keys;
+use crate::layout::KV_KEY;
 use crate::out;
 use crate::service::Service;
-use crate::testnet::KV_KEY;
-use clap::Subcommand;
+use action::Action;
 use input::Inputs;
 use quorate_app::{KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
 use quorate_client::Fate;
 use quorate_client::driver::{Client, ClientError, Options};
+use quorate_client::keys;
 use quorate_types::Wire as _;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -33,7 +34,7 @@ pub struct Args {
     /// [default: clients/kv.key beside cluster.toml]
     #[arg(long = "key", value_name = "FILE", global = true)]
     key_file: Option<PathBuf>,
-    /// How long to wait for an answer: 30 (seconds), 500ms, 2m
+    /// Time to wait for an answer: 30 (seconds), 500ms, 2m
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_seconds, global = true)]
     timeout: Duration,
     /// One JSON object instead of text
@@ -41,79 +42,6 @@ pub struct Args {
     json: bool,
     #[command(subcommand)]
     action: Action,
-}
-
-/// What to do. Keys and values are any bytes.
-#[derive(Clone, Debug, Subcommand)]
-enum Action {
-    /// Print the value of a key; exit code 3 where it has none
-    Get {
-        key: OsString,
-        /// Write the value to this file, byte for byte; `-`: to standard output, without a line break behind it
-        #[arg(long, value_name = "FILE", conflicts_with = "json")]
-        file: Option<PathBuf>,
-    },
-    /// Give a key a value
-    Put {
-        key: OsString,
-        /// The value; `-`: standard input
-        #[arg(required_unless_present = "file", conflicts_with = "file")]
-        value: Option<OsString>,
-        /// Take the value from this file; `-`: from standard input
-        #[arg(long, value_name = "FILE")]
-        file: Option<PathBuf>,
-    },
-    /// Remove a key
-    Del { key: OsString },
-    /// Give a key a value if it has the expected one; exit code 3 where it has another
-    Cas {
-        key: OsString,
-        /// The expected value, then the new one; `-`: standard input; what --absent, --file or --expect-file say is left
-        /// out
-        #[arg(num_args = 0..=2, value_names = ["EXPECT", "VALUE"])]
-        values: Vec<OsString>,
-        /// Expect that the key has no value
-        #[arg(long, conflicts_with = "expect_file")]
-        absent: bool,
-        /// Take the new value from this file; `-`: from standard input
-        #[arg(long, value_name = "FILE")]
-        file: Option<PathBuf>,
-        /// Take the expected value from this file; `-`: from standard input
-        #[arg(long, value_name = "FILE")]
-        expect_file: Option<PathBuf>,
-    },
-    /// Add to the number that a key holds; a key without a value holds 0
-    Incr {
-        key: OsString,
-        #[arg(default_value_t = 1, allow_negative_numbers = true)]
-        by: i64,
-    },
-    /// Print keys and values in order, one entry in a line, with `\n`, `\t`, `\\`, `\xHH` and `\u{H}` for what a line cannot
-    /// hold; --json is exact. More than 1,000 are read in several steps, between which the store may change
-    Scan {
-        /// Only keys that begin so
-        #[arg(long, conflicts_with_all = ["from", "to"])]
-        prefix: Option<OsString>,
-        /// The first key
-        #[arg(long)]
-        from: Option<OsString>,
-        /// The first key that is not wanted any more
-        #[arg(long)]
-        to: Option<OsString>,
-        /// Entries at most
-        #[arg(long, default_value_t = 1_000)]
-        limit: u32,
-    },
-}
-
-impl Action {
-    /// Where the value goes that is read.
-    fn file(&self) -> Option<&Path> {
-        match self {
-            Self::Get { file, .. } => file.as_deref(),
-            _ => None,
-        }
-    }
 }
 
 /// Runs the command.
@@ -160,7 +88,7 @@ enum Request<'a> {
     Scan(Range),
 }
 
-/// What a scan is to read.
+/// The range that a scan reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Range {
     from: Vec<u8>,

@@ -2,8 +2,8 @@
 
 mod verdict;
 
-use super::{cluster_file, open_cluster};
-use crate::config::parse_seconds;
+use super::arguments::cluster_file;
+use crate::config::{ClusterConfig, parse_seconds};
 use crate::exit::Failure;
 use crate::out;
 use clap::Args;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use verdict::Verdict;
 
-/// What is said after the options.
+/// Text after the options.
 const LEGEND: &str = "The first line is the verdict: AVAILABLE or NOT AVAILABLE, how many replicas serve, how many are needed, \
                       and why the others do not. In the table, `committed` and `executed` are heights, `stable` is the height \
                       of the last checkpoint that a quorum has signed, `peers` counts links, `pool` counts bundles that wait, \
@@ -38,7 +38,7 @@ pub struct StatusArgs {
     /// Also shows the cost ledger.
     #[arg(long)]
     ledger: bool,
-    /// How long to wait for answers: 3 (seconds), 500ms, 2m.
+    /// Time to wait for answers: 3 (seconds), 500ms, 2m.
     #[arg(long, value_name = "DURATION", default_value = "3", value_parser = parse_seconds)]
     wait: Duration,
 }
@@ -48,10 +48,10 @@ pub struct StatusArgs {
 /// # Errors
 /// When the cluster's file is wrong, or with `--ready` when the cluster is not available.
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let config = open_cluster(&args.cluster)?;
+    let config = ClusterConfig::load(&args.cluster)?;
     let n = config.n();
     let enough = config.entry.spec.serving(n, usize::from(config.genesis.f));
-    let info = super::cluster_info(&config)?;
+    let info = config.client_info();
     let answers = driver::status(info, args.wait).map_err(Failure::run)?;
     let replicas: Vec<Value> = answers.into_iter().enumerate().map(|(id, said)| answer(id, said)).collect();
     let verdict = Verdict::of(&replicas, enough);
@@ -67,7 +67,7 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a replica says of itself. Which one it is we know better: it is the one that was asked.
+/// Reads a replica's status. Its id is that of the replica that was asked, whatever the status says.
 fn answer(id: usize, said: Result<String, String>) -> Value {
     let down = |why: &str| json!({"id": id, "up": false, "progress": false, "error": why});
     match said.map(|text| serde_json::from_str(&text)) {
@@ -108,7 +108,7 @@ fn view_line(id: u64, replica: &Value) -> String {
     line
 }
 
-/// What the synchrony guard of a replica has measured; nothing where its protocol assumes no bound on delays.
+/// Returns the measurements of a replica's synchrony guard; `None` where its protocol assumes no bound on delays.
 fn guard_line(id: u64, replica: &Value) -> Option<String> {
     let guard = replica.get("guard")?.as_object()?;
     let number = |name: &str| guard.get(name).and_then(Value::as_u64);
@@ -198,7 +198,7 @@ fn print(replicas: &[Value], ledger: bool) -> Result<(), Failure> {
     replicas.iter().try_for_each(|replica| print_more(replica, ledger))
 }
 
-/// What does not fit into the table.
+/// Lines about facts that do not fit into the table.
 fn print_more(replica: &Value, ledger: bool) -> Result<(), Failure> {
     let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
     if replica.get("up") == Some(&Value::Bool(true)) {

@@ -2,19 +2,20 @@
 
 use super::delta;
 use crate::config::{
-    Durability, LinkAuth, ReplicaAddresses, Settings, choice, client_auth_names, parse_replicas,
-    protocol_names, replicas_or_default,
+    Durability, Settings, choice, client_auth_names, parse_replicas, protocol_names, replicas_or_default,
 };
 use crate::exit::Failure;
 use crate::out;
 use crate::service::Service;
 use crate::testnet::{Plan, Testnet};
+use quorate_client::cluster::LinkMode;
+use quorate_client::config::ReplicaAddresses;
 use quorate_consensus::Entry;
 use quorate_types::ClientAuth;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// What to make.
+/// The cluster to make.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder to make; it must not exist, or be empty
@@ -32,13 +33,13 @@ pub struct Args {
     /// Replica i listens for peers on this port + 2i, and for clients on the next
     #[arg(long, default_value_t = 4_000)]
     base_port: u16,
-    /// How clients prove who they are; "none" is for benchmarks
+    /// Authentication of clients; "none" is for benchmarks
     #[arg(long, default_value = "signature", value_parser = choice(client_auth_names()))]
     client_auth: ClientAuth,
-    /// How connections are protected; "plain" is for benchmarks
-    #[arg(long, default_value = "tls", value_parser = choice(LinkAuth::NAMES.to_vec()))]
-    link_auth: LinkAuth,
-    /// What a promise waits for
+    /// Protection of connections; "plain" is for benchmarks
+    #[arg(long, default_value = "tls", value_parser = choice(LinkMode::NAMES.to_vec()))]
+    link_auth: LinkMode,
+    /// Durability that a promise waits for
     #[arg(long, default_value = "fsync", value_parser = choice(Durability::NAMES.to_vec()))]
     durability: Durability,
     #[command(flatten)]
@@ -55,7 +56,7 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
         entry: args.protocol,
         addresses: addresses(args)?,
         client_auth: args.client_auth,
-        link_auth: args.link_auth,
+        links: args.link_auth,
         durability: args.durability,
         settings: args.settings.clone(),
     };

@@ -1,22 +1,24 @@
 //! `quorate up`: a local cluster until Ctrl-C, one process per replica.
 
 use crate::config::{
-    ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, Settings, choice, client_auth_name,
-    client_auth_names, protocol_names, replicas_or_default,
+    ClusterConfig, Durability, NodeConfig, Settings, choice, client_auth_name, client_auth_names,
+    protocol_names, replicas_or_default,
 };
 use crate::exit::Failure;
+use crate::layout::node_file;
 use crate::out;
-use crate::ports;
+use crate::ports::free_addresses;
 use crate::processes::{Event, Processes};
 use crate::service::Service;
-use crate::testnet::{CLUSTER_FILE, Plan, Testnet, node_file};
+use crate::testnet::{Plan, Testnet};
+use quorate_client::cluster::LinkMode;
+use quorate_client::config::CLUSTER_FILE;
 use quorate_consensus::Entry;
 use quorate_types::ClientAuth;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often new ports are chosen at the first start, when a node finds one taken.
+/// Times that new ports are chosen at the first start, when a node finds one taken.
 const MOVES_MAX: u32 = 10;
 /// After this time without all nodes serving, the ones that are waited for are named.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,13 +35,13 @@ pub struct Args {
     /// Protocol [default for a new folder: pbft]
     #[arg(long, value_parser = choice(protocol_names()))]
     protocol: Option<&'static Entry>,
-    /// What a promise waits for [default for a new folder: fsync]
+    /// Durability that a promise waits for [default for a new folder: fsync]
     #[arg(long, value_parser = choice(Durability::NAMES.to_vec()))]
     durability: Option<Durability>,
-    /// How connections are protected [default for a new folder: tls]
-    #[arg(long, value_parser = choice(LinkAuth::NAMES.to_vec()))]
-    link_auth: Option<LinkAuth>,
-    /// How clients prove who they are [default for a new folder: signature]
+    /// Protection of connections [default for a new folder: tls]
+    #[arg(long, value_parser = choice(LinkMode::NAMES.to_vec()))]
+    link_auth: Option<LinkMode>,
+    /// Authentication of clients [default for a new folder: signature]
     #[arg(long, value_parser = choice(client_auth_names()))]
     client_auth: Option<ClientAuth>,
     /// Run although client or link authentication or durability is switched off
@@ -100,7 +102,7 @@ fn plan(args: &Args, service: Service) -> Result<Plan, Failure> {
         entry,
         addresses: free_addresses(usize::from(replicas_or_default(args.n, entry)))?,
         client_auth: args.client_auth.unwrap_or_default(),
-        link_auth: args.link_auth.unwrap_or_default(),
+        links: args.link_auth.unwrap_or_default(),
         durability: args.durability.unwrap_or_default(),
         settings: args.settings.clone(),
     };
@@ -111,21 +113,6 @@ fn plan(args: &Args, service: Service) -> Result<Plan, Failure> {
         ));
     }
     Ok(plan)
-}
-
-/// Addresses of this machine, for peers and for clients of n replicas, that nobody listens on.
-///
-/// # Errors
-/// When there are not so many.
-pub fn free_addresses(n: usize) -> Result<Vec<ReplicaAddresses>, Failure> {
-    let ports = ports::free(n.saturating_mul(2));
-    let ports = ports.map_err(|error| Failure::run(format!("no free ports: {error}")))?;
-    let address = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let pairs = ports.chunks_exact(2).filter_map(|pair| match pair {
-        [peers, clients] => Some(ReplicaAddresses { peers: address(*peers), clients: address(*clients) }),
-        _ => None,
-    });
-    Ok(pairs.collect())
 }
 
 /// Reads the configuration of all nodes, and compares it with the flags.
@@ -145,8 +132,8 @@ fn check(args: &Args) -> Result<ClusterConfig, Failure> {
     if let Some(wanted) = args.protocol.filter(|entry| entry.spec.name != protocol) {
         return Err(differs("protocol", wanted.spec.name.as_str(), protocol.as_str(), &file));
     }
-    if let Some(wanted) = args.link_auth.filter(|auth| *auth != cluster.link_auth) {
-        return Err(differs("link-auth", wanted.name(), cluster.link_auth.name(), &file));
+    if let Some(wanted) = args.link_auth.filter(|auth| *auth != cluster.links) {
+        return Err(differs("link-auth", wanted.name(), cluster.links.name(), &file));
     }
     let auth = cluster.genesis.client_auth;
     if let Some(wanted) = args.client_auth.filter(|wanted| *wanted != auth) {
@@ -256,8 +243,8 @@ impl Up {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::node_folder;
     use crate::processes::tests::program;
-    use crate::testnet::node_folder;
     use quorate_types::ReplicaId;
     use std::fs;
     use tempfile::TempDir;
@@ -275,7 +262,7 @@ mod tests {
             entry: quorate_protocols::find("pbft").unwrap(),
             addresses: free_addresses(4).unwrap(),
             client_auth: ClientAuth::Signature,
-            link_auth: LinkAuth::Tls,
+            links: LinkMode::Tls,
             durability: Durability::Fsync,
             settings: Settings::default(),
         };

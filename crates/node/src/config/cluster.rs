@@ -1,54 +1,40 @@
-//! `cluster.toml`: genesis, and beside it how to reach the replicas. Equal at every node and client.
+//! `cluster.toml` as a node reads it: with a protocol of the registry, and its parameters checked.
 
-use super::addresses::{Use, identity};
-use super::error::ConfigError;
 use super::params::{self, Kind};
-use super::reader::{EXPECTED_KEY, Field, Origin, Section, Source, read_key};
 use super::writer::Writer;
 use crate::service::Service;
-use quorate_client::cluster::{AskAgain, ClusterInfo, LinkMode, ReplicaInfo};
+use quorate_client::cluster::{AskAgain, ClusterInfo, LinkMode};
+use quorate_client::config::cluster_file::{CLIENT_AUTH_NAMES, Protocols};
+use quorate_client::config::fields::{
+    ADDRESS_CLIENTS, ADMIN, APPLICATION, AUTH, BLOCK_BUNDLES, BLOCK_BYTES, BLOCK_REQUESTS, BUNDLE_BYTES,
+    BUNDLE_REQUESTS, CHECKPOINT_EVERY, CLIENT_WINDOW, CLIENTS, CLIENTS_MAX, F, GENESIS, GENESIS_ABOUT, ID,
+    LINK, LINK_AUTH, PEERS, PROTOCOL, REPLICAS, REPLICAS_ABOUT, REPLY_BYTES, REQUEST_BYTES, SALT, SIGN,
+    WINDOW,
+};
+use quorate_client::config::reader::{Origin, Section, Source};
+use quorate_client::config::{CLUSTER_FILE, ClusterFile, ConfigError, ReplicaAddresses};
 use quorate_consensus::{Entry, Model};
+use quorate_storage::folder::Identity;
 use quorate_types::digest::hex;
 use quorate_types::limits;
-use quorate_types::{BodyLimits, ClientAuth, ClusterId, Genesis, Member, PublicKey, ReplicaId};
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use quorate_types::{ClientAuth, ClusterId, Genesis, ProtocolId, ReplicaId};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How connections are protected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LinkAuth {
-    /// TLS 1.3 that accepts exactly the listed keys.
-    #[default]
-    Tls,
-    /// Nothing: benchmarks only.
-    Plain,
-}
-
-impl LinkAuth {
-    /// All with their names.
-    pub const NAMES: [(&'static str, Self); 2] = [("tls", Self::Tls), ("plain", Self::Plain)];
-
-    /// The name in files and on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        name_of(&Self::NAMES, self)
-    }
-}
-
-const CLIENT_AUTH: [(&str, ClientAuth); 2] =
-    [("signature", ClientAuth::Signature), ("none", ClientAuth::None)];
-
-/// The name of a way of client authentication in files and on the command line.
+/// Returns the name of a way of client authentication in files and on the command line.
 #[must_use]
 pub fn client_auth_name(auth: ClientAuth) -> &'static str {
-    name_of(&CLIENT_AUTH, auth)
+    name_of(&CLIENT_AUTH_NAMES, auth)
 }
 
-/// All ways of client authentication with their names.
+/// Returns all ways of client authentication with their names.
 #[must_use]
 pub fn client_auth_names() -> Vec<(&'static str, ClientAuth)> {
-    CLIENT_AUTH.to_vec()
+    CLIENT_AUTH_NAMES.to_vec()
+}
+
+pub(super) fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, other)| *other == value).map_or("?", |(name, _)| name)
 }
 
 /// All protocols with their names, and with longer ones that stand for them.
@@ -59,10 +45,10 @@ pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
     short.chain(long.filter_map(|(name, _)| Some((name, quorate_protocols::find(name)?)))).collect()
 }
 
-/// How many replicas a cluster has unless it is said: as few as tolerate one fault.
+/// Returns the number of replicas of a cluster; the default is the smallest that tolerates one fault.
 #[must_use]
 pub fn replicas_or_default(n: Option<u16>, entry: &Entry) -> u16 {
-    n.unwrap_or_else(|| u16::try_from(quorate_sim::smallest(entry, 1)).unwrap_or(u16::MAX))
+    n.unwrap_or_else(|| u16::try_from(entry.smallest(1)).unwrap_or(u16::MAX))
 }
 
 /// Reads a number of replicas from the command line.
@@ -74,110 +60,47 @@ pub fn parse_replicas<T: From<u16>>(text: &str) -> Result<T, String> {
     n.map(T::from).ok_or_else(|| format!("expected 1 to {} replicas", limits::REPLICAS_MAX))
 }
 
-pub(super) fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
-    names.iter().find(|(_, other)| *other == value).map_or("?", |(name, _)| name)
-}
+/// The protocols of the registry.
+struct Registered;
 
-/// Where one replica is reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReplicaAddresses {
-    /// By its peers.
-    pub peers: SocketAddr,
-    /// By clients.
-    pub clients: SocketAddr,
+impl Protocols for Registered {
+    type Protocol = (&'static Entry, toml::Table);
+
+    fn take(&self, genesis: &mut Section<'_>) -> Result<(ProtocolId, Self::Protocol), ConfigError> {
+        let entry = genesis.choice(&PROTOCOL, &protocol_names())?;
+        Ok((entry.spec.name, (entry, toml::Table::new())))
+    }
+
+    fn take_params(
+        &self,
+        source: &Source,
+        root: &mut Section<'_>,
+        (entry, params): &mut Self::Protocol,
+    ) -> Result<(String, BTreeMap<String, usize>), ConfigError> {
+        let (table, lines) = params::read(source, root, entry, Kind::Shared)?;
+        *params = table;
+        Ok((params.to_string(), lines))
+    }
 }
 
 /// `cluster.toml`, read and checked.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// What must be equal everywhere.
+    /// The values that must be equal everywhere.
     pub genesis: Genesis,
     /// The protocol that genesis names.
     pub entry: &'static Entry,
     /// The protocol's shared parameters: what `genesis.params` says.
     pub params: toml::Table,
-    /// How connections are protected.
-    pub link_auth: LinkAuth,
-    /// Where the replicas are reached, by id.
+    /// The protection of connections.
+    pub links: LinkMode,
+    /// The addresses of the replicas, by id.
     pub replicas: Vec<ReplicaAddresses>,
     origin: Option<Origin>,
 }
 
-const LINK_AUTH: Field = Field {
-    name: "link_auth",
-    about: "How connections are protected: \"tls\", or \"plain\" (benchmarks only; nodes start with --insecure alone).",
-    example: "\"tls\"",
-};
-pub(super) const GENESIS: &str = "genesis";
-const GENESIS_ABOUT: &str = "What must be equal everywhere, because it decides what is valid and what the state is. Its \
-    digest, with the\nreplicas' keys, is the identity of the cluster: changing anything here makes another one.";
-const PROTOCOL: Field =
-    Field { name: "protocol", about: "The protocol that orders requests.", example: "\"pbft\"" };
-const F: Field = Field { name: "f", about: "Faulty replicas tolerated.", example: "1" };
-const AUTH: Field = Field {
-    name: "client_auth",
-    about: "How clients prove who they are: \"signature\", or \"none\" (benchmarks only).",
-    example: "\"signature\"",
-};
-const REQUEST_BYTES: Field =
-    Field { name: "request_bytes_max", about: "The largest request.", example: "\"256KiB\"" };
-const BUNDLE_REQUESTS: Field =
-    Field { name: "bundle_requests_max", about: "Requests in one bundle at most.", example: "4096" };
-const BUNDLE_BYTES: Field =
-    Field { name: "bundle_bytes_max", about: "The largest bundle.", example: "\"1MiB\"" };
-const BLOCK_BUNDLES: Field =
-    Field { name: "block_bundles_max", about: "Bundles in one block at most.", example: "256" };
-const BLOCK_REQUESTS: Field = Field {
-    name: "block_requests_max",
-    about: "Requests in one block at most. A single bundle always fits.",
-    example: "1048576",
-};
-const BLOCK_BYTES: Field = Field {
-    name: "block_bytes_max",
-    about: "The largest block. A single bundle always fits.",
-    example: "\"4MiB\"",
-};
-const REPLY_BYTES: Field =
-    Field { name: "reply_bytes_max", about: "The largest result of one bundle.", example: "\"1MiB\"" };
-const CLIENT_WINDOW: Field =
-    Field { name: "client_window", about: "Bundles that one session may have in flight.", example: "16384" };
-const CLIENTS_MAX: Field = Field {
-    name: "clients_max",
-    about: "Sessions that are open at the same time. Beyond it the one that was used least recently ends.",
-    example: "4096",
-};
-const CHECKPOINT_EVERY: Field =
-    Field { name: "checkpoint_every", about: "Blocks between two checkpoints (K).", example: "128" };
-const WINDOW: Field = Field {
-    name: "window",
-    about: "Blocks above the last stable checkpoint that may be in use (L): a multiple of checkpoint_every.",
-    example: "256",
-};
-const APPLICATION: Field =
-    Field { name: "application", about: "Name and version of the service.", example: "\"kv 1\"" };
-const ADMIN: Field = Field {
-    name: "admin",
-    about: "Key of the client that may register the keys of others.",
-    example: "\"0123…\"",
-};
-const CLIENTS: Field =
-    Field { name: "clients", about: "Keys of clients that are registered from the start.", example: "[]" };
-const SALT: Field =
-    Field { name: "salt", about: "Random, so that no two clusters are the same.", example: "\"0123…\"" };
 const BOUND_ABOUT: &str =
     "The cluster is safe only while messages keep the bound delta_ms: see docs/bound.md of Quorate.";
-const REPLICAS: &str = "replicas";
-const REPLICAS_ABOUT: &str = "The replicas. `sign` and `link` are the public halves of replica.key and link.key and part \
-    of the identity\nof the cluster; the addresses are not.";
-const ID: Field = Field { name: "id", about: "0, 1, 2 … in order.", example: "0" };
-const SIGN: Field =
-    Field { name: "sign", about: "The key that signs its statements.", example: "\"0123…\"" };
-const LINK: Field =
-    Field { name: "link", about: "The key that it shows on connections.", example: "\"0123…\"" };
-const PEERS: Field =
-    Field { name: "peers", about: "Where other replicas reach it.", example: "\"127.0.0.1:4000\"" };
-const ADDRESS_CLIENTS: Field =
-    Field { name: "clients", about: "Where clients reach it.", example: "\"127.0.0.1:4001\"" };
 
 impl ClusterConfig {
     /// A cluster that was put together by the program itself.
@@ -186,10 +109,10 @@ impl ClusterConfig {
         genesis: Genesis,
         entry: &'static Entry,
         params: toml::Table,
-        link_auth: LinkAuth,
+        links: LinkMode,
         replicas: Vec<ReplicaAddresses>,
     ) -> Self {
-        Self { genesis, entry, params, link_auth, replicas, origin: None }
+        Self { genesis, entry, params, links, replicas, origin: None }
     }
 
     /// Reads and checks a `cluster.toml`.
@@ -205,28 +128,13 @@ impl ClusterConfig {
     /// # Errors
     /// As [`ClusterConfig::load`].
     pub fn as_read(&self) -> Result<Self, ConfigError> {
-        Self::read(&Source::of("cluster.toml", &self.to_toml()))
+        Self::read(&Source::of(CLUSTER_FILE, &self.to_toml()))
     }
 
     pub(super) fn read(source: &Source) -> Result<Self, ConfigError> {
-        let mut root = source.parse()?;
-        let link_auth = root.choice(&LINK_AUTH, &LinkAuth::NAMES)?;
-        let mut section = root.section(GENESIS)?;
-        let (mut genesis, entry) = read_genesis(&mut section)?;
-        let mut origin = source.origin();
-        origin.add(section.finish()?);
-        let (params, lines) = params::read(source, &mut root, entry, Kind::Shared)?;
-        genesis.params = params.to_string();
-        origin.add(lines);
-        let mut replicas = Vec::new();
-        for mut section in root.list(REPLICAS)? {
-            let (member, addresses) = read_replica(&mut section, replicas.len())?;
-            genesis.members.push(member);
-            replicas.push(addresses);
-            origin.add(section.finish()?);
-        }
-        origin.add(root.finish()?);
-        let config = Self { genesis, entry, params, link_auth, replicas, origin: Some(origin) };
+        let (file, (entry, params)) = ClusterFile::read(source, &Registered)?;
+        let ClusterFile { genesis, links, replicas, origin } = file;
+        let config = Self { genesis, entry, params, links, replicas, origin: Some(origin) };
         config.check()?;
         Ok(config)
     }
@@ -237,7 +145,13 @@ impl ClusterConfig {
         self.genesis.cluster_id()
     }
 
-    /// How many replicas there are.
+    /// The identity that the data folder of a replica must have.
+    #[must_use]
+    pub fn identity(&self, id: ReplicaId) -> Identity {
+        Identity { cluster: self.cluster_id(), replica: id, protocol: self.genesis.protocol }
+    }
+
+    /// Number of replicas.
     #[must_use]
     pub fn n(&self) -> usize {
         self.replicas.len()
@@ -248,33 +162,13 @@ impl ClusterConfig {
         self.genesis.committee().ids()
     }
 
-    /// Where clients reach the replicas, by id.
-    #[must_use]
-    pub fn client_addresses(&self) -> Vec<SocketAddr> {
-        self.replicas.iter().map(|replica| replica.clients).collect()
-    }
-
-    /// What a client needs to know.
+    /// The cluster as a client sees it.
     #[must_use]
     pub fn client_info(&self) -> ClusterInfo {
-        let genesis = &self.genesis;
-        let replicas = genesis.members.iter().zip(&self.replicas);
-        ClusterInfo {
-            cluster: self.cluster_id(),
-            f: usize::from(genesis.f),
-            client_auth: genesis.client_auth,
-            limits: genesis.bodies,
-            client_window: genesis.client_window,
-            links: match self.link_auth {
-                LinkAuth::Tls => LinkMode::Tls,
-                LinkAuth::Plain => LinkMode::Plain,
-            },
-            ask_again: (genesis.application == Service::KV.name())
-                .then_some(AskAgain(quorate_app::is_asked_again)),
-            replicas: replicas
-                .map(|(member, addresses)| ReplicaInfo { link: member.link, address: addresses.clients })
-                .collect(),
-        }
+        let addresses = self.replicas.iter().map(|replica| replica.clients);
+        let is_store = self.genesis.application == Service::KV.name();
+        let ask_again = is_store.then_some(AskAgain(quorate_app::may_ask_again));
+        ClusterInfo { ask_again, ..ClusterInfo::at(&self.genesis, self.links, addresses) }
     }
 
     /// An error about a field of this file.
@@ -282,7 +176,7 @@ impl ClusterConfig {
         match &self.origin {
             Some(origin) => origin.error(field, problem),
             None => ConfigError {
-                file: "cluster.toml".into(),
+                file: CLUSTER_FILE.into(),
                 line: None,
                 field: field.to_owned(),
                 problem: problem.into(),
@@ -305,50 +199,17 @@ impl ClusterConfig {
         Err(self.error("genesis.application", problem))
     }
 
-    /// Checks fields against each other.
+    /// Checks f against the protocol.
     fn check(&self) -> Result<(), ConfigError> {
-        let genesis = &self.genesis;
-        genesis.check().map_err(|bad| {
-            let field =
-                if bad.field == REPLICAS { bad.field.to_owned() } else { format!("genesis.{}", bad.field) };
-            self.error(&field, format!("expected {}; correct it", bad.expected))
-        })?;
         let most = (self.entry.spec.faults)(self.n());
-        if usize::from(genesis.f) > most {
-            let (name, n) = (self.entry.spec.name, self.n());
-            let problem = format!(
-                "expected at most {most}: {name} with {n} replicas tolerates no more; lower f or add replicas"
-            );
-            return Err(self.error("genesis.f", problem));
+        if usize::from(self.genesis.f) <= most {
+            return Ok(());
         }
-        let mut keys = BTreeSet::new();
-        for (index, member) in genesis.members.iter().enumerate() {
-            for (name, key) in [(SIGN.name, member.sign), (LINK.name, member.link)] {
-                if !keys.insert(key) {
-                    let problem = "this key stands at another place of the list already; every replica has two keys of its own";
-                    return Err(self.error(&format!("{}[{index}].{name}", REPLICAS), problem));
-                }
-            }
-        }
-        self.check_addresses()
-    }
-
-    /// No two sockets have one address.
-    fn check_addresses(&self) -> Result<(), ConfigError> {
-        let mut taken = BTreeMap::new();
-        for (index, replica) in self.replicas.iter().enumerate() {
-            for (name, address) in [(PEERS.name, replica.peers), (ADDRESS_CLIENTS.name, replica.clients)] {
-                let field = format!("{REPLICAS}[{index}].{name}");
-                if let Some(other) = taken.get(&identity(&address)) {
-                    let problem = format!(
-                        "{address} is {other} already; every replica has an address of its own for peers, and one for clients"
-                    );
-                    return Err(self.error(&field, problem));
-                }
-                taken.insert(identity(&address), field);
-            }
-        }
-        Ok(())
+        let (name, n) = (self.entry.spec.name, self.n());
+        let problem = format!(
+            "expected at most {most}: {name} with {n} replicas tolerates no more; lower f or add replicas"
+        );
+        Err(self.error("genesis.f", problem))
     }
 
     /// The file, with every field explained.
@@ -360,7 +221,7 @@ impl ClusterConfig {
             self.cluster_id()
         ));
         out.gap();
-        out.text(&LINK_AUTH, self.link_auth.name());
+        out.text(&LINK_AUTH, self.links.name());
         self.write_genesis(&mut out);
         if !self.params.is_empty() {
             out.gap();
@@ -410,75 +271,4 @@ impl ClusterConfig {
         out.texts(&CLIENTS, &genesis.clients);
         out.text(&SALT, hex(&genesis.salt));
     }
-}
-
-/// Limits that a cluster may be made with: the fields of genesis that no other option decides.
-pub(super) fn limit_names() -> [&'static str; 11] {
-    [
-        &REQUEST_BYTES,
-        &BUNDLE_REQUESTS,
-        &BUNDLE_BYTES,
-        &BLOCK_BUNDLES,
-        &BLOCK_REQUESTS,
-        &BLOCK_BYTES,
-        &REPLY_BYTES,
-        &CLIENT_WINDOW,
-        &CLIENTS_MAX,
-        &CHECKPOINT_EVERY,
-        &WINDOW,
-    ]
-    .map(|field| field.name)
-}
-
-fn read_genesis(section: &mut Section<'_>) -> Result<(Genesis, &'static Entry), ConfigError> {
-    let entry = section.choice(&PROTOCOL, &protocol_names())?;
-    let genesis = Genesis {
-        protocol: entry.spec.name,
-        f: section.number(&F, 0..=255)?,
-        client_auth: section.choice(&AUTH, &CLIENT_AUTH)?,
-        bodies: BodyLimits {
-            request_bytes_max: section.size(&REQUEST_BYTES, 1..=limits::REQUEST_BYTES_CEILING.into())?,
-            bundle_requests_max: section
-                .number(&BUNDLE_REQUESTS, 1..=limits::BUNDLE_REQUESTS_CEILING.into())?,
-            bundle_bytes_max: section.size(&BUNDLE_BYTES, 1..=limits::BUNDLE_BYTES_CEILING.into())?,
-            block_bundles_max: section.number(&BLOCK_BUNDLES, 1..=limits::BLOCK_BUNDLES_CEILING.into())?,
-            block_requests_max: section.number(&BLOCK_REQUESTS, 1..=limits::BLOCK_REQUESTS_CEILING.into())?,
-            block_bytes_max: section.size(&BLOCK_BYTES, 1..=limits::BLOCK_BYTES_CEILING.into())?,
-            reply_bytes_max: section.size(&REPLY_BYTES, 1..=limits::REPLY_BYTES_CEILING.into())?,
-        },
-        client_window: section.number(&CLIENT_WINDOW, 1..=limits::WINDOW_CEILING.into())?,
-        clients_max: section.number(&CLIENTS_MAX, 1..=limits::CLIENTS_CEILING.into())?,
-        checkpoint_every: section.number(&CHECKPOINT_EVERY, 2..=1 << 20)?,
-        window: section.number(&WINDOW, 4..=1 << 22)?,
-        application: section.value(&APPLICATION, "name and version of a service", |value| {
-            value.as_str().map(str::to_owned)
-        })?,
-        admin: section.key(&ADMIN)?,
-        clients: section.value(
-            &CLIENTS,
-            &format!("a list, each entry {EXPECTED_KEY} and none twice"),
-            |value| {
-                let keys: Option<Vec<PublicKey>> =
-                    value.as_array()?.iter().map(|key| read_key(key.get_ref().as_str()?)).collect();
-                keys.filter(|keys| keys.iter().collect::<BTreeSet<_>>().len() == keys.len())
-            },
-        )?,
-        salt: section.bytes32(&SALT)?,
-        // They stand at other places of the file.
-        members: Vec::new(),
-        params: String::new(),
-    };
-    Ok((genesis, entry))
-}
-
-fn read_replica(section: &mut Section<'_>, index: usize) -> Result<(Member, ReplicaAddresses), ConfigError> {
-    let index = index.to_string();
-    let expected = format!("{index}, since the entries stand in order");
-    section.value(&ID, &expected, |value| (value.as_integer()?.as_str() == index).then_some(()))?;
-    let member = Member { sign: section.key(&SIGN)?, link: section.key(&LINK)? };
-    let addresses = ReplicaAddresses {
-        peers: section.address(&PEERS, Use::Dial)?,
-        clients: section.address(&ADDRESS_CLIENTS, Use::Dial)?,
-    };
-    Ok((member, addresses))
 }

@@ -6,15 +6,11 @@
 //!   field, what was expected, and what to do.
 //! * `cluster.toml` decides; `node.toml` holds only what may differ between nodes.
 
-mod addresses;
 mod choice;
 mod cluster;
 mod duration;
-mod error;
 mod node;
-mod number;
 mod params;
-mod reader;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -22,11 +18,8 @@ mod writer;
 
 pub use choice::choice;
 pub use cluster::{
-    ClusterConfig, LinkAuth, ReplicaAddresses, client_auth_name, client_auth_names, parse_replicas,
-    protocol_names, replicas_or_default,
+    ClusterConfig, client_auth_name, client_auth_names, parse_replicas, protocol_names, replicas_or_default,
 };
 pub use duration::{parse_minutes, parse_seconds};
-pub use error::ConfigError;
 pub use node::{DiskLimits, Durability, NodeConfig, NodeKeys, Placement};
-pub use number::{parse_size, show_size};
 pub use settings::{Applied, Setting, Settings};

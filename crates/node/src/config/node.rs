@@ -1,19 +1,20 @@
 //! `node.toml`: what may differ between nodes.
 
-use super::addresses::Use;
-use super::cluster::{ClusterConfig, GENESIS, LinkAuth, ReplicaAddresses, limit_names, name_of};
-use super::error::ConfigError;
-use super::number::show_size;
+use super::cluster::{ClusterConfig, name_of};
 use super::params::{self, Kind};
-use super::reader::{Field, Origin, Source};
 use super::writer::Writer;
-use crate::keys;
+use quorate_client::cluster::LinkMode;
+use quorate_client::config::addresses::Use;
+use quorate_client::config::fields::{GENESIS, limit_names};
+use quorate_client::config::reader::{Field, Origin, Source};
+use quorate_client::config::{ConfigError, ReplicaAddresses, show_size};
+use quorate_client::keys;
 use quorate_crypto::SigningKey;
 use quorate_types::{ClientAuth, Genesis, PublicKey, ReplicaId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// What a promise waits for before it leaves.
+/// The durability that a promise waits for before it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
     /// The disk has it.
@@ -37,7 +38,7 @@ impl Durability {
     }
 }
 
-/// What runs on which thread.
+/// The placement of work on threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
     /// Everything on one thread.
@@ -64,12 +65,12 @@ const LOG_LEVELS: [(&str, tracing::Level); 5] = [
     ("trace", tracing::Level::TRACE),
 ];
 
-/// What a node may use of its disk at least beyond what it keeps for laggards: snapshots and segments in use.
+/// Disk space that a node has at least beyond the log that it keeps for laggards: for snapshots and segments in use.
 const DISK_RESERVE_BYTES: u64 = 256 << 20;
 const KEEP_BYTES_MIN: u64 = 16 << 20;
 const DISK_BYTES_CEILING: u64 = 64 << 40;
 
-/// How much disk a node may use.
+/// Limits on the disk space of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiskLimits {
     /// Bytes of disk that may be used.
@@ -101,7 +102,7 @@ impl DiskLimits {
 /// `node.toml` with the `cluster.toml` that it names, read and checked.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// What is equal everywhere.
+    /// The configuration that is equal everywhere.
     pub cluster: ClusterConfig,
     /// Which replica this is.
     pub id: ReplicaId,
@@ -109,23 +110,23 @@ pub struct NodeConfig {
     pub cluster_file: PathBuf,
     /// Log and snapshots.
     pub data_dir: PathBuf,
-    /// Where other replicas are listened for.
+    /// The address on which it listens for other replicas.
     pub listen_peers: SocketAddr,
-    /// Where clients are listened for.
+    /// The address on which it listens for clients.
     pub listen_clients: SocketAddr,
     /// The file of the key that signs statements.
     pub replica_key: PathBuf,
     /// The file of the key that is shown on connections.
     pub link_key: PathBuf,
-    /// What a promise waits for.
+    /// The durability that a promise waits for.
     pub durability: Durability,
-    /// What runs on which thread.
+    /// The placement of work on threads.
     pub placement: Placement,
-    /// How much disk may be used.
+    /// Limits on the disk space.
     pub disk: DiskLimits,
     /// Whether inputs are recorded.
     pub record: bool,
-    /// What is logged.
+    /// The level of the log.
     pub log: tracing::Level,
     /// Local parameters of the protocol that the file sets.
     pub local_params: toml::Table,
@@ -346,15 +347,15 @@ impl NodeConfig {
         Err(self.error(field.name, problem))
     }
 
-    /// What of this configuration is for benchmarks and tests only: a node with any of it starts only when told
-    /// that this is meant.
+    /// Returns an error about a setting that is for benchmarks and tests only. A node with such a setting starts only with
+    /// `--insecure`.
     #[must_use]
     pub fn insecure(&self) -> Option<ConfigError> {
         if self.genesis().client_auth == ClientAuth::None {
             let problem = "\"none\" lets anybody act for any client; make a cluster with \"signature\", or start with --insecure for a benchmark";
             return Some(self.cluster.error("genesis.client_auth", problem));
         }
-        if self.cluster.link_auth == LinkAuth::Plain {
+        if self.cluster.links == LinkMode::Plain {
             let problem = "\"plain\" lets anybody act for any replica; write link_auth = \"tls\", or start with --insecure for a benchmark";
             return Some(self.cluster.error("link_auth", problem));
         }
@@ -434,7 +435,7 @@ impl NodeConfig {
         out.finish()
     }
 
-    /// What is set, and as comments the defaults of the rest.
+    /// Writes the parameters that are set, and as comments the defaults of the rest.
     fn write_params(&self, out: &mut Writer) {
         let spec = &self.cluster.entry.spec;
         let defaults = params::defaults(self.cluster.entry);

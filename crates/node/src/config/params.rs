@@ -1,8 +1,8 @@
 //! `[protocol.<name>]`: the parameters of the protocol, shared ones in `cluster.toml`, local ones in `node.toml`. The name
 //! is the protocol's own, or a longer one that stands for it.
 
-use super::error::ConfigError;
-use super::reader::{Section, Source};
+use quorate_client::config::ConfigError;
+use quorate_client::config::reader::{Section, Source};
 use quorate_consensus::Entry;
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
 //! `--set NAME=VALUE`: what a new cluster is made with instead of defaults.
 
-use super::cluster::{ClusterConfig, GENESIS};
+use super::cluster::ClusterConfig;
 use super::node::DiskLimits;
-use super::number::parse_size;
 use super::params::{self, Kind};
-use super::reader::Source;
-use super::{ConfigError, cluster};
 use crate::exit::Failure;
+use quorate_client::config::fields::{GENESIS, limit_names};
+use quorate_client::config::reader::Source;
+use quorate_client::config::{ConfigError, parse_size};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -50,14 +50,14 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What settings make of a cluster.
+/// A cluster with its settings applied.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// Its shared configuration.
     pub cluster: ClusterConfig,
-    /// What its nodes choose of the protocol's parameters.
+    /// The protocol's parameters that its nodes choose.
     pub local_params: toml::Table,
-    /// How much disk its nodes may use.
+    /// Limits on the disk space of its nodes.
     pub disk: DiskLimits,
 }
 
@@ -78,7 +78,7 @@ impl Settings {
         let mut root: toml::Table = cluster.to_toml().parse().map_err(Failure::run)?;
         let protocol = cluster.entry.spec.name.as_str();
         let defaults = params::defaults(cluster.entry);
-        let limits = cluster::limit_names();
+        let limits = limit_names();
         for Setting { name, value } in &self.set {
             let path: &[&str] = if limits.contains(&name.as_str()) {
                 &[GENESIS]
@@ -111,8 +111,8 @@ impl Settings {
         let source = Source::of("node.toml", &text);
         let mut root = source.parse().map_err(wrong)?;
         let (local, _) = params::read(&source, &mut root, cluster.entry, Kind::Local).map_err(wrong)?;
-        let ClusterConfig { genesis, entry, params, link_auth, replicas, .. } = made;
-        let cluster = ClusterConfig::new(genesis, entry, params, link_auth, replicas);
+        let ClusterConfig { genesis, entry, params, links, replicas, .. } = made;
+        let cluster = ClusterConfig::new(genesis, entry, params, links, replicas);
         Ok(Applied { cluster, local_params: local, disk })
     }
 }

@@ -1,9 +1,13 @@
 use super::params::{self, Kind};
-use super::reader::Source;
 use super::*;
 use crate::exit::Failure;
+use crate::layout::node_file;
 use crate::service::Service;
-use crate::testnet::{Plan, Testnet, identity, node_file};
+use crate::testnet::{Plan, Testnet};
+use quorate_client::cluster::ClusterInfo;
+use quorate_client::cluster::LinkMode;
+use quorate_client::config::reader::Source;
+use quorate_client::config::{CLUSTER_FILE, ConfigError, ReplicaAddresses};
 use quorate_consensus::Entry;
 use quorate_types::{ClientAuth, ReplicaId};
 use std::fs;
@@ -25,7 +29,7 @@ fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failu
         entry: quorate_protocols::find(protocol).unwrap(),
         addresses: addresses.collect(),
         client_auth: ClientAuth::Signature,
-        link_auth: LinkAuth::Tls,
+        links: LinkMode::Tls,
         durability: Durability::Fsync,
         settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
     };
@@ -48,10 +52,10 @@ fn a_cluster_is_made_with_what_is_set() {
     assert_eq!((bodies.block_requests_max, bodies.block_bytes_max), (400, 1 << 20));
     assert!(node.genesis().params.contains("round-robin"));
     let data = folder.path().join("node2/data");
-    assert!(quorate_storage::folder::open(&data, &identity(&node.cluster, ReplicaId(2))).is_ok());
+    assert!(quorate_storage::folder::open(&data, &node.cluster.identity(ReplicaId(2))).is_ok());
 }
 
-/// Whoever is away is left out, unless something else was asked for; and a cluster keeps what it was made with.
+/// An absent leader is left out unless the settings say otherwise, and a cluster keeps the settings that it was made with.
 #[test]
 fn new_clusters_leave_out_leaders_that_are_away() {
     for entry in quorate_protocols::REGISTRY.iter().filter(|entry| entry.spec.rotates_leaders) {
@@ -108,7 +112,7 @@ fn a_cluster_is_the_same_by_whichever_name_its_protocol_has() {
     assert!(error.problem.contains("move what stands here to [protocol.sync-hotstuff-rotating]"), "{error}");
 }
 
-/// Whoever runs a protocol that rests on a bound is told where to read about it.
+/// The file of a protocol that rests on a bound names the page about it.
 #[test]
 fn parameters_of_a_bound_are_explained() {
     for (protocol, is_explained) in
@@ -160,6 +164,23 @@ fn what_is_written_is_read_again() {
         let keys = node.keys().unwrap();
         assert_eq!(keys.replica.public(), cluster.genesis.members[id.index()].sign);
         assert_eq!(keys.link.public(), cluster.genesis.members[id.index()].link);
+    }
+}
+
+/// A client knows no protocol, and reads the same cluster from the same file.
+#[test]
+fn client_reads_the_cluster_that_a_node_reads() {
+    for entry in quorate_protocols::REGISTRY {
+        let name = entry.spec.name.as_str();
+        let (folder, testnet) = testnet_with(name, &["checkpoint_every=64"]);
+        let expected = ClusterInfo { ask_again: None, ..testnet.unwrap().cluster.client_info() };
+        assert_eq!(ClusterInfo::read(folder.path()).unwrap(), expected, "{name}");
+        // The table of parameters may have a longer name of the protocol.
+        let file = folder.path().join(CLUSTER_FILE);
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("[protocol.sync-hotstuff-rr]", "[protocol.sync-hotstuff-rotating]"))
+            .unwrap();
+        assert_eq!(ClusterInfo::read(&file).unwrap(), expected, "{name}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writing configuration files in which every field is explained.
 
-use super::number::show_size;
-use super::reader::Field;
+use quorate_client::config::reader::Field;
+use quorate_client::config::show_size;
 use std::fmt::{Display, Write};
 
 /// The text of a file that is being made.

@@ -12,10 +12,10 @@ use std::process::ExitStatus;
 const LOG_TAIL_BYTES: u64 = 16 << 10;
 /// Signals that a process brings on itself, and may have said something about.
 const OWN_SIGNALS: [i32; 7] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP];
-/// How the line begins with which a command says why it has failed.
+/// The beginning of the line with which a command reports its failure.
 const ERROR: &str = "error: ";
 
-/// How a child has ended, and why as far as its log says it from byte `start` on.
+/// Returns the end of a child, and its cause as far as its log has it from byte `start` on.
 pub(super) fn of(status: Option<ExitStatus>, log: &Path, start: u64) -> String {
     let Some(status) = status else { return "(nobody knows how)".to_owned() };
     if let Some(signal) = status.signal() {
@@ -35,7 +35,7 @@ pub(super) fn of(status: Option<ExitStatus>, log: &Path, start: u64) -> String {
     }
 }
 
-/// What a process has said about its end: its error, else its panic, else its last line.
+/// The report of a process about its own end: its error, else its panic, else its last line.
 pub(super) fn said(log: &Path, start: u64) -> Option<String> {
     let text = tail(log, start)?;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

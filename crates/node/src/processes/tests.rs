@@ -82,7 +82,7 @@ fn nodes_serve_are_killed_and_start_again() {
     assert!(last.iter().all(|pid| !is_alive(*pid)));
 }
 
-/// How a node that runs these lines of shell is said to have ended, where an earlier process has written to the log.
+/// The reported end of a node that runs these lines of shell, where an earlier process has written to the log.
 fn ended(does: &str) -> (Option<i32>, String) {
     let mut stage = stage([SERVE, does, SERVE]);
     let log = node_folder(stage.folder.path(), IDS[1]).join(LOG_FILE);

@@ -1,15 +1,15 @@
-//! What is wrong with the cluster as this replica sees it, for `status` and the log: states that differ, and blocks with a
-//! wrong time. It goes on all the same.
+//! Alarms about the cluster as this replica sees it, for `status` and the log: states that differ, and blocks with a wrong
+//! time. The replica continues all the same.
 
 use super::block_times::BlockTimes;
 use super::rare::{Rare, of_how_many};
 use quorate_host::Executor;
-use quorate_replica::{Divergence, Quorum, Replica, State};
+use quorate_replica::{Divergence, Quorum, Replica, ReplicaState};
 use quorate_types::{Height, ReplicaId, ReplicaSet, Time};
 
 /// A line for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Line {
+pub(super) enum LogLine {
     /// Something is wrong that the cluster may not survive.
     Error(String),
     /// Something is wrong.
@@ -18,7 +18,7 @@ pub(super) enum Line {
     Info(String),
 }
 
-impl Line {
+impl LogLine {
     #[cfg(test)]
     fn text(&self) -> &str {
         match self {
@@ -54,8 +54,8 @@ impl Alarms {
     }
 
     /// Looks at what replicas say of checkpoints.
-    pub(super) fn look_at_states(&mut self, now: Time, replica: &Replica) -> Vec<Line> {
-        self.states.look(now, replica.checkpoints_heard(), || replica.differing())
+    pub(super) fn look_at_states(&mut self, now: Time, replica: &Replica) -> Vec<LogLine> {
+        self.states.look(now, replica.checkpoints_received(), || replica.differing())
     }
 
     /// Compares the time of the blocks that were executed with the own clock, which says `wall_ns`.
@@ -65,11 +65,11 @@ impl Alarms {
         wall_ns: u64,
         replica: &Replica,
         executor: &Executor,
-    ) -> Vec<Line> {
+    ) -> Vec<LogLine> {
         // A replica that is catching up executes old blocks.
         let is_current = || {
             let status = replica.status();
-            status.state == State::Current && status.executed == status.decided
+            status.state == ReplicaState::Current && status.executed == status.decided
         };
         let stamps = executor.stamps().iter();
         stamps.flat_map(|stamp| self.times.see(now, wall_ns, stamp, is_current)).collect()
@@ -91,7 +91,7 @@ struct States {
 }
 
 impl States {
-    fn look(&mut self, now: Time, heard: u64, differing: impl FnOnce() -> Vec<Divergence>) -> Vec<Line> {
+    fn look(&mut self, now: Time, heard: u64, differing: impl FnOnce() -> Vec<Divergence>) -> Vec<LogLine> {
         if heard == self.heard {
             return Vec::new();
         }
@@ -102,7 +102,7 @@ impl States {
         let mut lines = Vec::new();
         let mut about = Vec::new();
         for (divergence, text) in differing.iter().zip(&self.differing) {
-            let who = divergence.says.first().map(|(_, who)| *who).unwrap_or_default();
+            let who = divergence.states.first().map(|(_, who)| *who).unwrap_or_default();
             // While votes come in, those who differ are not known yet.
             let who = if divergence.quorum == Quorum::Reached { who } else { ReplicaSet::EMPTY };
             let this = (divergence.height, divergence.quorum, who);
@@ -116,12 +116,12 @@ impl States {
             if !self.told.contains(&this)
                 && let Some(count) = rare.happened(now)
             {
-                lines.push(Line::Error(format!("{text}{}", of_how_many(count))));
+                lines.push(LogLine::Error(format!("{text}{}", of_how_many(count))));
             }
         }
         self.told = about;
         if was_wrong && self.differing.is_empty() {
-            lines.push(Line::Info("no states differ any more".to_owned()));
+            lines.push(LogLine::Info("no states differ any more".to_owned()));
         }
         lines
     }
@@ -140,12 +140,12 @@ mod tests {
             let checkpoint = Checkpoint { height, state: Digest([state; 32]), ..Checkpoint::GENESIS };
             (checkpoint, who.iter().copied().map(ReplicaId).collect())
         };
-        let says = vec![say(1, &[2]), say(2, &[0, 1])];
-        Divergence { me: ReplicaId(0), height, says, silent: ReplicaSet::EMPTY, quorum }
+        let states = vec![say(1, &[2]), say(2, &[0, 1])];
+        Divergence { me: ReplicaId(0), height, states, silent: ReplicaSet::EMPTY, quorum }
     }
 
-    fn texts(lines: &[Line]) -> Vec<&str> {
-        lines.iter().map(Line::text).collect()
+    fn texts(lines: &[LogLine]) -> Vec<&str> {
+        lines.iter().map(LogLine::text).collect()
     }
 
     #[test]
@@ -153,16 +153,16 @@ mod tests {
         let mut states = States::default();
         assert!(states.look(Time(1), 0, || panic!("nobody has said anything")).is_empty());
         let lines = states.look(Time(1), 1, || vec![divergence(128, Quorum::Open)]);
-        let expected = "states differ at height 128, no quorum so far: replica 2 says 0101010101010101, replica 1 and \
-            this one (0) say 0202020202020202";
-        assert_eq!(lines, [Line::Error(expected.to_owned())]);
+        let expected = "states differ at height 128, no quorum so far: replica 2 signed 0101010101010101, replica 1 and \
+            this one (0) signed 0202020202020202";
+        assert_eq!(lines, [LogLine::Error(expected.to_owned())]);
         assert_eq!(states.differing, [expected]);
         // Worse news is told at once, the same news is not.
         let lines = states.look(Time(2), 2, || vec![divergence(128, Quorum::Never)]);
         assert!(texts(&lines)[0].starts_with("states differ at height 128, no quorum: "), "{lines:?}");
         assert!(states.look(Time(3), 3, || vec![divergence(128, Quorum::Never)]).is_empty());
         let lines = states.look(Time(4), 4, Vec::new);
-        assert_eq!(lines, [Line::Info("no states differ any more".to_owned())]);
+        assert_eq!(lines, [LogLine::Info("no states differ any more".to_owned())]);
         assert!(states.differing.is_empty());
     }
 

@@ -6,7 +6,7 @@
 //! A block from the future is wrong whenever it is looked at. One from the past may only have been on its way, or the
 //! cluster was idle: that is an alarm only where it has lasted.
 
-use super::alarms::Line;
+use super::alarms::LogLine;
 use super::rare::{Rare, of_how_many};
 use quorate_host::Stamp;
 use quorate_types::{ReplicaId, Time};
@@ -19,7 +19,7 @@ const BEHIND_FOR_NS: u64 = 60_000_000_000;
 /// A leader that has proposed nothing for so long, while others did, is not accused any more.
 const FORGET_NS: u64 = 600_000_000_000;
 
-/// Where a time lies beside the own clock.
+/// A time's position relative to the own clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Offset {
     Right,
@@ -68,7 +68,7 @@ struct Off {
     since: Time,
     /// When it was compared last.
     latest: Time,
-    /// Whose block it was seen at first.
+    /// The leader of the block at which it was seen first.
     first: ReplicaId,
 }
 
@@ -147,7 +147,7 @@ impl BlockTimes {
         wall_ns: u64,
         stamp: &Stamp,
         is_current: impl Fn() -> bool,
-    ) -> Vec<Line> {
+    ) -> Vec<LogLine> {
         let block = Offset::of(stamp.block_ns, wall_ns);
         let application = Offset::of(stamp.application_ns, wall_ns);
         let is_behind = |offset| matches!(offset, Offset::Behind(_));
@@ -167,7 +167,7 @@ impl BlockTimes {
     }
 
     /// Those who do not propose any more are not accused for ever.
-    fn forget(&mut self, now: Time, proposer: ReplicaId) -> Vec<Line> {
+    fn forget(&mut self, now: Time, proposer: ReplicaId) -> Vec<LogLine> {
         let is_old = |watch: &Watch| watch.off.is_some_and(|off| now.since(off.latest) >= FORGET_NS);
         let others = self.leaders.iter_mut().filter(|(id, watch)| **id != proposer && is_old(watch));
         let over: Vec<ReplicaId> = others.filter_map(|(id, watch)| watch.end().map(|_| *id)).collect();
@@ -202,21 +202,21 @@ impl BlockTimes {
         )
     }
 
-    fn of_leader(&self, now: Time, id: ReplicaId, news: &News) -> Line {
+    fn of_leader(&self, now: Time, id: ReplicaId, news: &News) -> LogLine {
         match news {
             News::Begun(off, count) => {
-                Line::Warn(format!("{}{}", self.leader_text(now, id, off), of_how_many(*count)))
+                LogLine::Warn(format!("{}{}", self.leader_text(now, id, off), of_how_many(*count)))
             }
-            News::Over => Line::Info(format!("blocks of replica {id} do not have a wrong time any more")),
+            News::Over => LogLine::Info(format!("blocks of replica {id} do not have a wrong time any more")),
         }
     }
 
-    fn of_application(&self, now: Time, news: &News) -> Line {
+    fn of_application(&self, now: Time, news: &News) -> LogLine {
         match news {
             News::Begun(off, count) => {
-                Line::Warn(format!("{}{}", self.application_text(now, off), of_how_many(*count)))
+                LogLine::Warn(format!("{}{}", self.application_text(now, off), of_how_many(*count)))
             }
-            News::Over => Line::Info("the time that the application sees is right again".to_owned()),
+            News::Over => LogLine::Info("the time that the application sees is right again".to_owned()),
         }
     }
 }
@@ -244,7 +244,7 @@ mod tests {
 
     impl Seen {
         /// At a second, a block of a proposer: its time and the application's, in nanoseconds beside the right one.
-        fn block(&mut self, at: u64, proposer: u16, block: i64, application: i64) -> Vec<Line> {
+        fn block(&mut self, at: u64, proposer: u16, block: i64, application: i64) -> Vec<LogLine> {
             let wall_ns = WALL + at * S;
             let stamp = Stamp {
                 height: Height(at),
@@ -273,11 +273,11 @@ mod tests {
         let lines = seen.block(2, 0, TEN_YEARS, 0);
         let expected = "blocks of replica 0 are 3650 days ahead of this machine's clock, for 0 s: one of the two clocks \
             is wrong; a node whose clock was set has to be started again";
-        assert_eq!(lines, [Line::Warn(expected.to_owned())]);
+        assert_eq!(lines, [LogLine::Warn(expected.to_owned())]);
         assert!((3..30).all(|at| seen.block(at, 0, TEN_YEARS, 0).is_empty()), "once");
         assert_eq!(seen.list(32), [expected.replace("for 0 s", "for 30 s")]);
         let over = "blocks of replica 0 do not have a wrong time any more";
-        assert_eq!(seen.block(33, 0, 0, 0), [Line::Info(over.to_owned())]);
+        assert_eq!(seen.block(33, 0, 0, 0), [LogLine::Info(over.to_owned())]);
         assert!(seen.list(33).is_empty());
     }
 
@@ -291,7 +291,7 @@ mod tests {
             at a block of replica 0: it never goes back";
         assert!(line.starts_with(expected), "{line}");
         let right = "the time that the application sees is right again";
-        assert_eq!(seen.block(400, 2, 0, 0), [Line::Info(right.to_owned())]);
+        assert_eq!(seen.block(400, 2, 0, 0), [LogLine::Info(right.to_owned())]);
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         }
         let lines = seen.block(160, 0, -LIMIT - 1, 0);
         assert!(
-            matches!(&lines[..], [Line::Warn(text)] if text.contains("10 s behind this machine's clock, for 60 s"))
+            matches!(&lines[..], [LogLine::Warn(text)] if text.contains("10 s behind this machine's clock, for 60 s"))
         );
         assert_eq!(seen.list(161).len(), 1);
     }
@@ -328,7 +328,7 @@ mod tests {
         let mut begun = 0;
         for at in 0..20 {
             let lines = seen.block(at, 0, if at % 2 == 0 { TEN_YEARS } else { 0 }, 0);
-            begun += lines.iter().filter(|line| matches!(line, Line::Warn(_))).count();
+            begun += lines.iter().filter(|line| matches!(line, LogLine::Warn(_))).count();
         }
         assert_eq!(begun, 2, "in twenty seconds");
         assert_eq!(seen.block(20, 2, TEN_YEARS, 0).len(), 1);

@@ -1,4 +1,4 @@
-//! Who speaks for which client: replies go to the connections that asked for them.
+//! Connections and the clients that they speak for: replies go to the connections that asked for them.
 
 use super::rejects::Origin;
 use quorate_replica::ConnId;
@@ -15,14 +15,14 @@ struct Connection {
     greeted: bool,
     /// It is about to be closed: what still comes is not for us.
     closing: bool,
-    /// Whose replies it has asked for, also where they go to newer connections by now.
+    /// Clients whose replies it has asked for, also where newer connections get them by now.
     attached: BTreeSet<ClientId>,
-    /// How many of `attached` count for [`ATTACHED_MAX`].
+    /// Number of `attached` that count for [`ATTACHED_MAX`].
     charged: usize,
     status: Window,
 }
 
-/// How often something was asked in the second that began at `since`.
+/// Number of questions in the second that began at `since`.
 #[derive(Debug, Default)]
 struct Window {
     since: Time,

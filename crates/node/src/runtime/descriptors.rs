@@ -1,4 +1,4 @@
-//! How many connections of clients this process has descriptors for.
+//! The number of client connections that this process has descriptors for.
 //!
 //! Strangers can open as many connections as we let them. Were there no descriptor left, replicas could not
 //! come in either, and the disk could not open the next file: the node would stop.

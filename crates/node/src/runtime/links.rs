@@ -193,7 +193,7 @@ impl Link {
     }
 }
 
-/// How a line is told.
+/// The level of a line.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Told {
     /// It belongs to the usual course of things.

@@ -26,12 +26,12 @@ pub use rejects::{Origin, Rejects};
 pub use status::Facts;
 
 use crate::metered::Metered;
-use alarms::{Alarms, Line};
+use alarms::{Alarms, LogLine};
 use bytes::Bytes;
 use links::{Links, Told};
 use quarantine::Quarantine;
 use quorate_consensus::LinkEvent;
-use quorate_host::{Fault, Host, HostSetup, Outgoing as _, TurnEnd, Work};
+use quorate_host::{Host, HostFault, HostSetup, Outgoing as _, TurnEnd, TurnWork};
 use quorate_net::link::Identity;
 use quorate_net::reactor::{
     ConnId as NetConn, Event, NetConfig, NetFault, PeerConfig, Reactor, Security, Who,
@@ -54,25 +54,25 @@ const TURN_BYTES: usize = 4 << 20;
 /// Sleeps are not longer, so that a replica that was stopped in its sleep notices how long: it knows when it meant to
 /// wake. One turn a second costs nothing.
 const SLEEP_MAX_NS: u64 = 1_000_000_000;
-/// How long body checks may hold up a turn, and how long execution may.
+/// Time for which body checks may hold up a turn, and time for which execution may.
 const CHECK_SLICE_NS: u64 = 3_000_000;
 const EXECUTE_SLICE_NS: u64 = 5_000_000;
 
-/// What a node runs with.
+/// The parts that a node runs with.
 pub struct NodeSetup<D> {
     /// The replica with its application and key.
     pub host: HostSetup,
-    /// Where it keeps what it promises.
+    /// The disk that keeps its promises.
     pub disk: D,
     /// Keys and addresses of all replicas, by id.
     pub peers: Vec<PeerConfig>,
-    /// How links are protected.
+    /// The protection of links.
     pub security: Security,
-    /// Where peers come in.
+    /// The listener for peers.
     pub listen_peers: TcpListener,
-    /// Where clients come in.
+    /// The listener for clients.
     pub listen_clients: TcpListener,
-    /// What `status` says of the settings.
+    /// The settings that `status` reports.
     pub facts: Facts,
     /// Its data folder, held as long as the node lives; `None` where nothing outlives the process.
     pub folder: Option<FolderGuard>,
@@ -83,7 +83,7 @@ pub struct NodeSetup<D> {
 pub enum NodeFault {
     /// Disk, log or protocol.
     #[error(transparent)]
-    Host(#[from] Fault),
+    Host(#[from] HostFault),
     /// Sockets.
     #[error(transparent)]
     Net(#[from] NetFault),
@@ -102,8 +102,8 @@ pub fn rehearse(setup: HostSetup) -> Result<(), NodeFault> {
     Ok(())
 }
 
-/// What clients asked for while sockets were read: answered after the turn, because nothing is sent while a
-/// connection is being read.
+/// A question of a client that came while sockets were read. It is answered after the turn, because nothing is sent while
+/// a connection is being read.
 enum Asked {
     Hello(ConnId),
     Status(ConnId),
@@ -304,7 +304,7 @@ impl<D: Disk> Node<D> {
             lines.extend(alarms.look_at_times(now, wall_ns(), host.replica(), host.executor()));
             host.executor_mut().clear_stamps();
         }
-        lines.into_iter().for_each(Line::log);
+        lines.into_iter().for_each(LogLine::log);
     }
 
     /// When the next thing is due that is not an arrival.
@@ -316,7 +316,7 @@ impl<D: Disk> Node<D> {
     /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
     fn read(&mut self, now: Time) -> Result<bool, NodeFault> {
         let Self { host, net, clients, rejects, asked, cluster, links, quarantine, .. } = self;
-        net.hold(host.held());
+        net.hold(host.paused_peers());
         let mut is_denied = Ok(false);
         let mut denied = |denied: Result<bool, FolderError>| match (&mut is_denied, denied) {
             (Ok(is_denied), Ok(denied)) => *is_denied |= denied,
@@ -413,7 +413,7 @@ fn tell(line: Option<Told>) {
     }
 }
 
-/// What an operator should look at, where that is not obvious.
+/// The place where an operator should look, where that is not obvious.
 const fn advice(why: Refusal) -> &'static str {
     match why {
         // A peer that lies can say so too; when several do, it is so.
@@ -425,7 +425,7 @@ const fn advice(why: Refusal) -> &'static str {
     }
 }
 
-/// What becomes of a message of a client that is not answered.
+/// The fate of a message of a client that is not answered.
 enum Refused {
     /// It is counted, and nothing else happens.
     Unheard(&'static str),
@@ -459,7 +459,7 @@ fn client_message(
     }
 }
 
-/// How much of a turn each kind of work has used.
+/// Time of a turn that each kind of work has used.
 struct Slices {
     clock: Clock,
     checking: Time,
@@ -467,11 +467,11 @@ struct Slices {
 }
 
 impl Slices {
-    fn more(&mut self, work: Work) -> bool {
+    fn more(&mut self, work: TurnWork) -> bool {
         let now = self.clock.now();
         match work {
-            Work::Check => now.since(self.checking) < CHECK_SLICE_NS,
-            Work::Execute => now.since(*self.executing.get_or_insert(now)) < EXECUTE_SLICE_NS,
+            TurnWork::Check => now.since(self.checking) < CHECK_SLICE_NS,
+            TurnWork::Execute => now.since(*self.executing.get_or_insert(now)) < EXECUTE_SLICE_NS,
         }
     }
 }

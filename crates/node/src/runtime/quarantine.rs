@@ -1,7 +1,7 @@
 //! A replica that has said more than its log knows takes part no more.
 //!
 //! Its log was emptied, or an old copy was put in its place, or its key runs on a second machine. Whatever it would say now
-//! may contradict what it has said. The folder finds it out at the opening (see [`FolderGuard::begin_life`]), or more than f
+//! may contradict what it has said. The folder finds it out at the opening (see [`FolderGuard::record_incarnation`]), or more than f
 //! peers do while it runs: one of them is honest. Its links end, `status` says why, and the folder keeps the reason, so
 //! that it holds also when nobody remembers.
 
@@ -28,7 +28,7 @@ impl Quarantine {
         life: Incarnation,
         weak: usize,
     ) -> Result<Self, FolderError> {
-        let why = folder.as_ref().map_or(Ok(None), |folder| folder.begin_life(life.0))?;
+        let why = folder.as_ref().map_or(Ok(None), |folder| folder.record_incarnation(life.0))?;
         Ok(Self { folder, weak, deniers: ReplicaSet::EMPTY, why })
     }
 

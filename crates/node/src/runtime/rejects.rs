@@ -1,4 +1,4 @@
-//! What was refused, counted by source and reason for `status`, and which of it deserves a line in the log.
+//! Refusals, counted by source and reason for `status`, and those of them that deserve a line in the log.
 //!
 //! Bounded whatever strangers do: they are told apart by network and not by port, only so many have a row of
 //! their own, and replicas keep theirs however many strangers come. The first refusal of a source for a reason
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Who caused something to be refused.
+/// The source of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Origin {
     /// We ourselves.
     Own,
     /// A replica.
     Replica(ReplicaId),
-    /// Whoever comes through the clients' port from this network.
+    /// A stranger from this network on the clients' port.
     Client(IpAddr),
-    /// Whoever comes through the peers' port from this network and is no replica.
+    /// A stranger from this network on the peers' port.
     Stranger(IpAddr),
     /// Everybody who came when the table was full.
     Others,
@@ -46,8 +46,8 @@ impl From<Who> for Origin {
     }
 }
 
-/// What one party can have as many of as it likes does not tell it apart: ports, and the lower half of an IPv6
-/// address.
+/// Returns the part of an address that tells one party from another. Ports and the lower half of an IPv6 address do not:
+/// one party has as many of them as it likes.
 fn network(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),

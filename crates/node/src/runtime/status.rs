@@ -1,7 +1,7 @@
-//! What `status` says: one object per replica, for people and tools.
+//! The content of `status`: one object per replica, for people and tools.
 
 use super::{Node, quarantine};
-use quorate_replica::{GuardStatus, State};
+use quorate_replica::{GuardStatus, ReplicaState};
 use quorate_storage::Disk;
 use quorate_types::{Height, Time};
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub struct Facts {
     pub f: usize,
     /// `fsync`, `os` or `none`.
     pub durability: String,
-    /// How the log is written: direct or buffered.
+    /// The way in which the log is written: direct or buffered.
     pub log_mode: String,
     /// `tls` or `plain`.
     pub link_auth: String,
@@ -38,7 +38,7 @@ pub(super) struct Progress {
     looked: Time,
     /// Whether there was something to do at the last look.
     is_due: bool,
-    /// How long something was to do and nothing was executed, without the time in which this process stood still.
+    /// Time for which work was pending and nothing was executed, without the time in which this process stood still.
     stalled_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl<D: Disk> Node<D> {
         let refused = self.quarantine.why();
         let progress = self.progress.is_made()
             && refused.is_none()
-            && !matches!(replica.state, State::Stopped | State::Out);
+            && !matches!(replica.state, ReplicaState::Stopped | ReplicaState::Out);
         let mut ledger = self.host.ledger();
         ledger.add(self.net.ledger());
         ledger.allocations = crate::alloc::count();
@@ -111,7 +111,7 @@ impl<D: Disk> Node<D> {
         let state = self.host.executor_mut().execution_mut().digest();
         json!({
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
-            "state": replica.state.name(), "alarm": replica.alarm.or(refused.map(quarantine::words)),
+            "state": replica.state.name(), "alarm": replica.alarms.stopped.or(refused.map(quarantine::words)),
             "alarms": self.alarms.list(now),
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
             "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
@@ -123,11 +123,12 @@ impl<D: Disk> Node<D> {
                 "bundles": replica.pool.bundles, "bytes": replica.pool.bytes,
                 "idle_bundles": replica.pool.idle_bundles, "idle_bytes": replica.pool.idle_bytes,
             },
-            "guard_entries": replica.outbox.0, "records": replica.outbox.1, "held": replica.outbox.2,
-            "contradictions": replica.contradictions,
+            "guard_entries": replica.outbox.guard_entries, "records": replica.outbox.records,
+            "held": replica.outbox.held,
+            "contradictions": replica.alarms.contradictions,
             // `null` where the protocol assumes no bound on delays.
             "guard": replica.guard.as_ref().map(|guard| guard_json(guard, now)),
-            "synchrony_alarms": {"count": replica.doubted, "last": replica.last_doubted},
+            "synchrony_alarms": {"count": replica.alarms.doubts, "last": replica.alarms.last_doubt},
             "peers": peers, "clients": {"connections": self.clients.size().0, "attached": self.clients.size().1},
             "timers": timers, "longest_pause_ms": longest_pause_ms, "longest_sync_ms": longest_sync_ms,
             "rejects": self.rejects.counts(), "settings": self.facts,
@@ -137,7 +138,7 @@ impl<D: Disk> Node<D> {
     }
 }
 
-/// What the synchrony guard says. `since_ms` and `last_doubt_ms`: so long ago.
+/// Returns the state of the synchrony guard. `since_ms` and `last_doubt_ms` are times before now.
 fn guard_json(guard: &GuardStatus, now: Time) -> Value {
     let ms = |ns| Duration::from_nanos(ns).as_secs_f64() * 1e3;
     let ago = |at: Time| now.since(at) / 1_000_000;

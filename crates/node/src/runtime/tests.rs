@@ -2,7 +2,7 @@ use super::*;
 use quorate_app::{Application, At, Kv, RestoreError, Snapshot};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_net::reactor::bind;
-use quorate_replica::Setup;
+use quorate_replica::ReplicaSetup;
 use quorate_storage::MemDisk;
 use quorate_types::digest::context;
 use quorate_types::{BodyLimits, ClientAuth, Digest, Genesis, Member};
@@ -83,7 +83,7 @@ fn the_clock_begins_when_the_node_is_open() {
     let address = peers.local_addr().unwrap();
     let host = HostSetup {
         entry: *entry,
-        replica: Setup {
+        replica: ReplicaSetup {
             me: ReplicaId(0),
             committee: Arc::new(genesis.committee()),
             genesis: Arc::new(genesis),

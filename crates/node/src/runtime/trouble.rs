@@ -1,5 +1,5 @@
-//! What an operator should hear of: who or what makes this replica slow, and who leads now. Each line names the
-//! disk or the machine that causes it, and comes now and then however often it happens.
+//! News for the operator: the cause where this replica is slow, and the present leader. Each line names the disk or the
+//! machine that causes it, and is repeated rarely, however often it happens.
 
 use super::rare::{Rare, of_how_many};
 use quorate_consensus::Alarm;
@@ -9,13 +9,13 @@ use quorate_types::{Height, ReplicaId, Time, View};
 /// A sync, or a pass of the loop, that takes longer holds everybody up: half of the shortest timeout; or a quarter of the
 /// bound on delays, where the protocol assumes one.
 const SLOW_NS: u64 = 200_000_000;
-/// What round trips take is looked at this often, because all of them are, and told of this often at most.
+/// Period in which all round trips are inspected, and least time between two lines about them.
 const ROUND_TRIPS_LOOK_NS: u64 = 1_000_000_000;
 const ROUND_TRIPS_LINE_NS: u64 = 60_000_000_000;
 /// Whether peers keep the next height is looked at this often.
 const OUT_LOOK_NS: u64 = 1_000_000_000;
 
-/// What has happened, and the lines about it that are due.
+/// Events, and the lines about them that are due.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     disk: Rare,
@@ -25,7 +25,7 @@ pub(super) struct Trouble {
     longest_sync_ns: u64,
     longest_pause_ns: u64,
     doubts: Rare,
-    /// How many doubts have begun, as far as they were noted.
+    /// Number of doubts that have begun, as far as they were noted.
     doubts_seen: u64,
     /// Whether the last line about doubt says that there is some.
     doubt_told: bool,
@@ -70,8 +70,8 @@ impl Trouble {
         }
     }
 
-    /// Who leads which view, asked after each pass. Says when that is another view than before, and `why`; of many
-    /// views in a short time it says the first at once, and the one that stays when the silence ends.
+    /// Notes the leader and the view after each pass, and reports another view with its reason. Of many views in a short
+    /// time it reports the first at once, and the one that stays when the silence ends.
     pub(super) fn leads(
         &mut self,
         now: Time,

@@ -7,7 +7,7 @@ use super::rejects::{Origin, Rejects};
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
 use quorate_net::reactor::{ConnId as NetConn, Reactor, SendError};
-use quorate_replica::{ConnId, Source};
+use quorate_replica::{ConnId, FrameSource};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
 use quorate_types::{BundleDigest, ClientId, FrameBody, Kind, ReplicaId, ReplyBundle, Time};
@@ -111,11 +111,11 @@ impl Outgoing for Wire<'_> {
         self.net.flush(self.now);
     }
 
-    fn rejected(&mut self, source: Source, _: Kind, reason: &'static str, is_breach: bool) {
+    fn rejected(&mut self, source: FrameSource, _: Kind, reason: &'static str, is_breach: bool) {
         match source {
-            Source::Peer(id) => self.refused(Origin::Replica(id), reason, is_breach),
+            FrameSource::Peer(id) => self.refused(Origin::Replica(id), reason, is_breach),
             // It hears why, and is counted there: the replica refuses bundles too, not only its intake.
-            Source::Client(_) => {}
+            FrameSource::Client(_) => {}
         }
     }
 
@@ -162,7 +162,7 @@ impl Outgoing for Early {
     fn proven(&mut self, _: ConnId, _: &ClientId) {}
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
     fn flush(&mut self) {}
-    fn rejected(&mut self, _: Source, _: Kind, _: &'static str, _: bool) {}
+    fn rejected(&mut self, _: FrameSource, _: Kind, _: &'static str, _: bool) {}
     fn urgent(&mut self, peer: Option<ReplicaId>) {
         self.urgent = peer;
     }

@@ -1,4 +1,4 @@
-//! Whatever a node refuses, making a cluster refuses.
+//! Making a cluster refuses every configuration that a node refuses.
 
 use super::*;
 use quorate_protocols::REGISTRY;
@@ -14,13 +14,13 @@ fn plan(entry: &'static Entry, set: &[String]) -> Plan {
         entry,
         addresses: addresses.collect(),
         client_auth: ClientAuth::Signature,
-        link_auth: LinkAuth::Tls,
+        links: LinkMode::Tls,
         durability: Durability::Fsync,
         settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
     }
 }
 
-/// What a node does with the files of this cluster, before it touches its data.
+/// Checks the files of this cluster as a node does before it touches its data.
 fn node_starts(draft: &Draft, dir: &Path) -> Result<(), String> {
     let Applied { cluster, local_params, disk } = &draft.applied;
     fs::write(dir.join(CLUSTER_FILE), cluster.to_toml()).unwrap();

@@ -1,24 +1,24 @@
-//! Attacks that only somebody who knows PBFT would think of: what the exam's `own` host does here.
+//! Attacks that need knowledge of PBFT, for the exam's host `own`.
 //!
 //! | attack | against |
 //! |---|---|
 //! | equivocate | one PRE-PREPARE for a view and height (§2, P1): two blocks, and votes for both |
-//! | early commits | COMMIT only after a quorum has prepared (P6, P8): with every PREPARE comes a COMMIT |
-//! | invented entries | `select` (§7, V5): a VIEW-CHANGE claims what was never prepared, in a high view |
-//! | wrong new views | the check of NEW-VIEW (V8): other picks, a sender twice, one too few |
-//! | suspicions | the pre-vote (§8): SUSPECT for some, taken back for others, all the time |
+//! | early commits | COMMIT only after a quorum has prepared (P6, P8): a COMMIT with every PREPARE |
+//! | invented entries | `select` (§7, V5): a VIEW-CHANGE claims a block that never prepared, in a high view |
+//! | wrong new views | the check of NEW-VIEW (V8): other picks, a sender twice, one view change too few |
+//! | suspicions | the pre-vote (§8): SUSPECT for some, withdrawn for others, all the time |
 
 use super::message::{PbftMessage, Vote};
 use super::variant::Variant;
-use super::view_message::{Entry, NewView, ViewChange};
+use super::view_message::{BlockClaim, NewView, ViewChange};
 use quorate_consensus::{AttackEntry, Retelling, Scene};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
 use std::collections::BTreeMap;
 
-/// Heights that an equivocating leader remembers.
+/// Proposals that an equivocating leader remembers.
 const REMEMBERED: usize = 64;
 
-/// The attacks of a variant.
+/// Returns the attacks of a variant.
 pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
     &[
         AttackEntry {
@@ -28,49 +28,54 @@ pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
         },
         AttackEntry {
             name: "early commits",
-            about: "Says COMMIT as soon as it says PREPARE.",
+            about: "Sends COMMIT as soon as it sends PREPARE.",
             make: || Box::new(Own::<V>::new(commit_early)),
         },
         AttackEntry {
             name: "invented entries",
-            about: "Claims in its VIEW-CHANGE what never was prepared.",
+            about: "Claims in its VIEW-CHANGE a block that never prepared.",
             make: || Box::new(Own::<V>::new(invent)),
         },
         AttackEntry {
             name: "wrong new views",
-            about: "Begins its views with something else than what the view changes say.",
+            about: "Begins its views with other blocks than the view changes select.",
             make: || Box::new(Own::<V>::new(begin_wrongly)),
         },
         AttackEntry {
             name: "suspicions",
-            about: "Suspects every leader before some and trusts it before others.",
+            about: "Suspects every leader towards some replicas and withdraws that towards others.",
             make: || Box::new(Own::<V>::new(suspect)),
         },
     ]
 }
 
-type Own<V> = Retelling<<V as Variant>::Message, PbftMessage, Known>;
+type Own<V> = Retelling<<V as Variant>::Message, PbftMessage, OwnProposals>;
 
-/// What an attacker remembers.
+/// Memory of an attacker.
 #[derive(Default)]
-struct Known {
-    /// Its own proposals, by their ids.
+struct OwnProposals {
+    /// The attacker's proposals, by their ids.
     proposed: BTreeMap<BlockId, Block>,
 }
 
-/// The same payload a nanosecond later: another block, and a valid one.
+/// Returns another valid block with the same payload: a nanosecond later.
 fn other(block: &Block) -> Block {
     Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
 }
 
-fn equivocate(known: &mut Known, _: &mut Scene<'_>, to: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+fn equivocate(
+    known: &mut OwnProposals,
+    _: &mut Scene<'_>,
+    to: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
     if let PbftMessage::PrePrepare { block, .. } = &message {
         while known.proposed.len() >= REMEMBERED {
             known.proposed.pop_first();
         }
         known.proposed.insert(block.id(), block.clone());
     }
-    // Every second replica is told the other story, and all of it.
+    // Every second replica gets the other block, and consistent votes for it.
     if to.0.is_multiple_of(2) {
         return vec![message];
     }
@@ -86,7 +91,12 @@ fn equivocate(known: &mut Known, _: &mut Scene<'_>, to: ReplicaId, message: Pbft
     }]
 }
 
-fn commit_early(_: &mut Known, _: &mut Scene<'_>, _: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+fn commit_early(
+    _: &mut OwnProposals,
+    _: &mut Scene<'_>,
+    _: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
     match message {
         PbftMessage::Prepare(vote) => vec![PbftMessage::Commit(vote), PbftMessage::Prepare(vote)],
         PbftMessage::PrePrepare { view, ref block } => {
@@ -97,11 +107,16 @@ fn commit_early(_: &mut Known, _: &mut Scene<'_>, _: ReplicaId, message: PbftMes
     }
 }
 
-fn invent(_: &mut Known, scene: &mut Scene<'_>, _: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+fn invent(
+    _: &mut OwnProposals,
+    scene: &mut Scene<'_>,
+    _: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
     let PbftMessage::ViewChange(change) = message else { return vec![message] };
     let mut change: ViewChange = *change;
     let stable = change.proof.checkpoint.height;
-    let entry = Entry {
+    let entry = BlockClaim {
         height: stable.plus(scene.rng.between(1, 12)),
         block: BlockId(Digest([u8::try_from(scene.rng.below(256)).unwrap_or(0); 32])),
         view: View(change.view.0.saturating_sub(scene.rng.between(1, 2))),
@@ -117,7 +132,7 @@ fn invent(_: &mut Known, scene: &mut Scene<'_>, _: ReplicaId, message: PbftMessa
 }
 
 fn begin_wrongly(
-    _: &mut Known,
+    _: &mut OwnProposals,
     scene: &mut Scene<'_>,
     _: ReplicaId,
     message: PbftMessage,
@@ -148,11 +163,16 @@ fn begin_wrongly(
     vec![PbftMessage::NewView(Box::new(new_view))]
 }
 
-fn suspect(_: &mut Known, scene: &mut Scene<'_>, to: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+fn suspect(
+    _: &mut OwnProposals,
+    scene: &mut Scene<'_>,
+    to: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
     let view = match &message {
         PbftMessage::Prepare(vote) | PbftMessage::Commit(vote) => vote.view,
         PbftMessage::PrePrepare { view, .. } => *view,
-        PbftMessage::Status(standing) => standing.view,
+        PbftMessage::Status(report) => report.view,
         _ => return vec![message],
     };
     let on = to.0.is_multiple_of(2) == scene.rng.chance(700_000);

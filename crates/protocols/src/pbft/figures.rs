@@ -1,6 +1,6 @@
-//! What the protocol costs when nothing goes wrong (§16). The same in both variants: signatures are no messages.
+//! Cost of the good case (§16). The same in both variants: signatures are no messages.
 
-use super::message::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, STATUS, SUSPECT, VIEW_CHANGE};
+use super::kinds::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, STATUS, SUSPECT, VIEW_CHANGE};
 use quorate_consensus::{Count, Figures, LeaderChange, formula};
 
 pub(super) const FIGURES: Figures = Figures {

@@ -1,102 +1,86 @@
-//! What replicas say to each other, and what of it binds them (`pbft` variant H, §2).
+//! Messages between replicas, and the statements that bind their senders (`pbft` variant H, §2).
 
-use super::view_message::{Evidence, NewView, ViewChange};
+use super::kinds::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, STATUS, SUSPECT, VIEW_CHANGE};
+use super::view_message::{EntryProof, NewView, ViewChange};
 use quorate_consensus::{Auth, Claims, Message, Place};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
 use quorate_types::{Block, BlockId, Digest, Height, Kind, PayloadId, ReplicaSet, Statement, View};
 
-/// Statement of a PRE-PREPARE.
-pub const PRE_PREPARE: Kind = Kind::new("pre-prepare");
-/// Statement of a PREPARE.
-pub const PREPARE: Kind = Kind::new("prepare");
-/// Statement of a COMMIT.
-pub const COMMIT: Kind = Kind::new("commit");
-/// Statement of a VIEW-CHANGE.
-pub const VIEW_CHANGE: Kind = Kind::new("view-change");
-/// Statement of a NEW-VIEW.
-pub const NEW_VIEW: Kind = Kind::new("new-view");
-/// Statement of a SUSPECT, which may be taken back.
-pub const SUSPECT: Kind = Kind::new("suspect");
-/// An ENTRY states nothing: everything in it is said by others.
-pub const ENTRY: Kind = Kind::new("entry");
-/// A STATUS states nothing.
-pub const STATUS: Kind = Kind::new("status");
-
 /// A message of this protocol.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PbftMessage {
-    /// The leader of a view: decide this block at its height.
+    /// The leader of a view proposes this block at its height.
     PrePrepare {
-        /// In which view; the block names the view in which it was proposed first.
+        /// The view; the block names the view of its first proposal.
         view: View,
         /// The block.
         block: Block,
     },
-    /// I hold this block, it is valid, and in this view I accept no other at its height.
+    /// The sender has this block, which is valid, and accepts no other at its height in this view.
     Prepare(Vote),
-    /// A quorum of this view stands behind this block, and I have written that down.
+    /// A quorum of this view has accepted this block, and the sender has recorded that.
     Commit(Vote),
-    /// Where I stand and what I lack.
-    Status(Standing),
-    /// I leave this view's predecessors.
+    /// State of the sender, and the messages that it lacks.
+    Status(StatusReport),
+    /// The sender leaves all earlier views.
     ViewChange(Box<ViewChange>),
-    /// The leader of a view: it begins.
+    /// The leader of a view begins it.
     NewView(Box<NewView>),
-    /// I think that the leader of this view is faulty, or no longer so. Binds to nothing.
+    /// The sender suspects the leader of this view, or withdraws its suspicion. Binds to nothing.
     Suspect {
         /// The view.
         view: View,
-        /// Whether I still think so.
+        /// Whether the suspicion stands.
         on: bool,
     },
-    /// Variant S: the leader of a view pre-prepares again, by its id, what its NEW-VIEW has taken over.
+    /// Variant S: the leader of a view pre-prepares again, by its id, a block that its NEW-VIEW has taken over.
     Again(Vote),
-    /// Why I am in this view: for who is behind.
+    /// Proof that let the sender into this view, for a replica that is behind.
     Entry {
         /// The view.
         view: View,
-        /// What let me in.
-        evidence: Evidence,
+        /// The proof.
+        proof: EntryProof,
     },
 }
 
-/// What a PREPARE and a COMMIT name.
+/// Content of a PREPARE or a COMMIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Vote {
-    /// In which view.
+    /// View of the vote.
     pub view: View,
-    /// At which height.
+    /// Height of the block.
     pub height: Height,
-    /// For which block.
+    /// The block.
     pub block: BlockId,
 }
 
-/// A STATUS: promises nothing, so it is neither held nor bound to a slot.
+/// Content of a STATUS. It promises nothing, so it is neither held nor bound to a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct StatusReport {
     /// The current view of the sender.
     pub view: View,
-    /// Whether it takes part in that view.
+    /// Whether the sender takes part in that view.
     pub normal: bool,
-    /// Its stable checkpoint.
+    /// Stable checkpoint of the sender.
     pub stable: Height,
-    /// The last height that it executed.
+    /// The last height that the sender has executed.
     pub executed: Height,
-    /// What it lacks, lowest heights first, at most [`STATUS_HEIGHTS_MAX`].
-    pub missing: Vec<Missing>,
+    /// Heights with missing messages, lowest first, at most [`STATUS_HEIGHTS_MAX`].
+    pub missing: Vec<MissingAtHeight>,
 }
 
-/// What a replica lacks to decide one height.
+/// Messages that a replica lacks to decide one height.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Missing {
+pub struct MissingAtHeight {
     /// The height.
     pub height: Height,
-    /// Whether it lacks the PRE-PREPARE of its current view.
+    /// Whether the PRE-PREPARE of the current view is missing.
     pub proposal: bool,
-    /// Whose PREPARE of its current view it lacks; empty when it has enough of them.
+    /// Replicas whose PREPARE of the current view is missing; empty when enough have arrived.
     pub prepares: ReplicaSet,
-    /// Whose COMMIT it lacks.
+    /// Replicas whose COMMIT is missing.
     pub commits: ReplicaSet,
 }
 
@@ -120,9 +104,9 @@ impl Message for PbftMessage {
             Self::Prepare(vote) | Self::Commit(vote) | Self::Again(vote) => {
                 Place { view: vote.view, height: vote.height, certified: false }
             }
-            // Whoever is behind in view or height is the one who needs to be heard.
+            // A replica that is behind in view or height must reach its peers.
             Self::Status(_) => Place::ANYWHERE,
-            // §2: of any view, so that a replica hears of views far above its own.
+            // §2: of any view, so that a replica learns of views far above its own.
             Self::ViewChange(change) => Place { view: change.view, height: Height::ZERO, certified: true },
             Self::NewView(new) => Place { view: new.view, height: Height::ZERO, certified: true },
             Self::Entry { view, .. } => Place { view: *view, height: Height::ZERO, certified: true },
@@ -130,7 +114,7 @@ impl Message for PbftMessage {
         }
     }
 
-    // §2, variant H: the link vouches, and only what changes the view can be shown to a third party.
+    // §2, variant H: the link authenticates, and only messages of view changes can be shown to a third party.
     fn auth(&self) -> Auth {
         match self {
             Self::PrePrepare { view, block } => {
@@ -159,7 +143,7 @@ impl Message for PbftMessage {
         match self {
             Self::ViewChange(change) => claims.checkpoint(&change.proof),
             Self::NewView(new) => new.claims(claims),
-            Self::Entry { evidence, .. } => evidence.claims(claims),
+            Self::Entry { proof, .. } => proof.claims(claims),
             _ => {}
         }
     }
@@ -187,9 +171,9 @@ impl Wire for PbftMessage {
                 buf.push(2);
                 vote.encode(buf);
             }
-            Self::Status(standing) => {
+            Self::Status(report) => {
                 buf.push(3);
-                standing.encode(buf);
+                report.encode(buf);
             }
             Self::ViewChange(change) => {
                 buf.push(4);
@@ -204,10 +188,10 @@ impl Wire for PbftMessage {
                 view.encode(buf);
                 on.encode(buf);
             }
-            Self::Entry { view, evidence } => {
+            Self::Entry { view, proof } => {
                 buf.push(7);
                 view.encode(buf);
-                evidence.encode(buf);
+                proof.encode(buf);
             }
             Self::Again(vote) => {
                 buf.push(8);
@@ -225,17 +209,17 @@ impl Wire for PbftMessage {
 }
 
 impl PbftMessage {
-    /// Reads a message of either variant.
+    /// Decodes a message of either variant.
     pub(super) fn decode_all(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match reader.u8()? {
             0 => Self::PrePrepare { view: View::decode(reader)?, block: Block::decode(reader)? },
             1 => Self::Prepare(Vote::decode(reader)?),
             2 => Self::Commit(Vote::decode(reader)?),
-            3 => Self::Status(Standing::decode(reader)?),
+            3 => Self::Status(StatusReport::decode(reader)?),
             4 => Self::ViewChange(Box::new(ViewChange::decode(reader)?)),
             5 => Self::NewView(Box::new(NewView::decode(reader)?)),
             6 => Self::Suspect { view: View::decode(reader)?, on: reader.bool()? },
-            7 => Self::Entry { view: View::decode(reader)?, evidence: Evidence::decode(reader)? },
+            7 => Self::Entry { view: View::decode(reader)?, proof: EntryProof::decode(reader)? },
             8 => Self::Again(Vote::decode(reader)?),
             _ => return Err(DecodeError::Tag("pbft message")),
         })
@@ -263,7 +247,7 @@ impl Wire for Vote {
     }
 }
 
-impl Wire for Missing {
+impl Wire for MissingAtHeight {
     fn encode(&self, out: &mut Vec<u8>) {
         self.height.encode(out);
         self.proposal.encode(out);
@@ -280,10 +264,10 @@ impl Wire for Missing {
     }
 }
 
-/// Bytes of the shortest [`Missing`]: height, flag and two empty sets.
+/// Bytes of the shortest [`MissingAtHeight`]: height, flag and two empty sets.
 const MISSING_BYTES_MIN: usize = 8 + 1 + 1 + 1;
 
-impl Wire for Standing {
+impl Wire for StatusReport {
     fn encode(&self, out: &mut Vec<u8>) {
         self.view.encode(out);
         self.normal.encode(out);
@@ -301,7 +285,7 @@ impl Wire for Standing {
                 "missing heights",
                 STATUS_HEIGHTS_MAX,
                 MISSING_BYTES_MIN,
-                Missing::decode,
+                MissingAtHeight::decode,
             )?,
         })
     }

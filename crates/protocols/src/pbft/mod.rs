@@ -1,8 +1,8 @@
 //! # PBFT
 //!
-//! Decides one block per height, many heights at a time, in three message delays under partial synchrony, by
-//! two rounds of votes under a leader. In variant H (`pbft`, [`Linked`]) votes are vouched for by the link; in
-//! variant S (`pbft-signed`, [`AllSigned`]) they are signed, and a VIEW-CHANGE shows certificates.
+//! Decides one block per height, many heights at a time, in three message delays under partial synchrony, by two rounds of
+//! votes under a leader. In variant H (`pbft`, [`Linked`]) the link authenticates votes. In variant S (`pbft-signed`,
+//! [`AllSigned`]) votes are signed, and a VIEW-CHANGE shows certificates.
 //!
 //! | model | replicas | quorum | good-case latency | paper |
 //! |---|---|---|---|---|
@@ -15,79 +15,78 @@
 //! backup                └▶ ready ─ PREPARE ┼─ COMMIT ─┼─ decide
 //! backup                └▶ ready ─ PREPARE ┴─ COMMIT ─┴─ decide
 //! up to W heights at a time, inside (h, h + L]; executed in order by the host
-//! every `status_ms`: STATUS to all; whoever said what the sender lacks says it again
+//! every `status_ms`: STATUS to all; each replica repeats its own messages that the sender lacks
 //!
 //! view change: a bundle is overdue ─ SUSPECT ─▶ f + 1 of them: the view is left
 //! all      VIEW-CHANGE {h, P, Q} ─▶ new leader: NEW-VIEW {V, X = select(V)} ─▶ all check it
 //! all      the view begins: X goes through PREPARE and COMMIT again, then proposals above X
 //! ```
-//! Golden scripts: `scripts/`; the first is the paper's figure. What it costs: `figures.rs`, `docs/figures.md`.
-//! **Serial syncs: 3** (the leader before PRE-PREPARE, a backup before PREPARE, all before COMMIT); quorums need only
-//! the fastest disks, except at the leader.
+//! Golden scripts: `scripts/`; the first is the paper's figure. Costs: `figures.rs`, `docs/figures.md`. **Serial syncs: 3**
+//! (the leader before PRE-PREPARE, a backup before PREPARE, all before COMMIT). Quorums need only the fastest disks, except
+//! at the leader.
 //!
-//! The paper's words in this one's: primary = leader, sequence number = height, batch = payload of a block,
-//! d = `BlockId`, h = `stable`, L = `window`, W = `blocks_in_flight`, X = `picks`, Tv and Treq = timers `View` and
-//! `Request`.
+//! Terms of the paper: primary = leader, sequence number = height, batch = payload of a block, d = `BlockId`, h = `stable`,
+//! L = `window`, W = `blocks_in_flight`, X = `picks`, Tv and Treq = timers `View` and `Request`.
 //!
-//! A § without a paper's name is one of the specification, `docs/specification/pbft.md`; the table's second column
-//! names the paper's.
+//! A § without a paper's name is a section of the specification, `docs/specification/pbft.md`; the table's second column
+//! names those of the paper.
 //!
 //! ## Rules
 //! | id | paper | says | handler | test |
 //! |---|---|---|---|---|
 //! | P1 | OSDI §4.2 | one PRE-PREPARE per view and height: the first | `normal::on_pre_prepare` | `p1_one_pre_prepare_per_view_and_height` |
-//! | P2 | §4.2 | only the leader of the view proposes, and a block that names this view, height and leader | `normal::on_pre_prepare` | `p2_the_proposal_must_fit` |
-//! | P3 | §4.2, §4.3 | h < height ≤ h + L, in every handler | `check_window` | `p3_outside_the_window_refused` |
+//! | P2 | §4.2 | only the leader of the view proposes, and its block names this view, height and leader | `normal::on_pre_prepare` | `p2_proposal_with_wrong_fields_is_refused` |
+//! | P3 | §4.2, §4.3 | h < height ≤ h + L, in every handler | `check_window` | `p3_messages_outside_the_window_are_refused` |
 //! | P4 | §4.2 | a backup sends PREPARE when the block is ready and valid, never for an invalid one | `normal::consider` | `p4_prepare_only_when_ready_and_valid` |
-//! | P5 | | a block that only MACs speak against is accepted when f + 1 replicas have | `normal::consider` | `p5_unvouched_needs_f_plus_1` |
+//! | P5 | | a block whose only fault is a MAC is accepted when f + 1 replicas have accepted it | `normal::consider` | `p5_unvouched_needs_f_plus_1` |
 //! | P6 | §4.2 | prepared: the PRE-PREPARE and Q - 1 matching PREPAREs of distinct backups | `normal::check_prepared` | `p6_prepared_needs_exactly_q_minus_1` |
-//! | P7 | §4.2 | the leader's PREPARE counts for nothing, and it sends none | `normal::on_prepare` | `p7_the_leader_does_not_prepare` |
-//! | P8 | §4.2 | decided: Q COMMITs of distinct replicas for one block in one view, whichever view | `normal::check_committed` | `p8_decided_needs_q_in_one_view` |
+//! | P7 | §4.2 | a PREPARE of the leader is refused, and the leader sends none | `normal::on_prepare` | `p7_prepare_of_the_leader_is_refused` |
+//! | P8 | §4.2 | decided: Q COMMITs of distinct replicas for one block in one view, in any view | `normal::check_committed` | `p8_decided_needs_q_in_one_view` |
 //! | P9 | | own messages count from their own copies | `normal` | `p9_own_messages_count_from_the_own_copy` |
-//! | P10 | | heights already executed still take part, and are never decided twice | `normal` | `p10_executed_heights_still_take_part` |
+//! | P10 | | executed heights still take part in voting, and are never decided twice | `normal` | `p10_executed_heights_still_take_part` |
 //! | P11 | §4.2 | at most W blocks in flight | `normal::try_propose` | `p11_pipeline_is_bounded` |
-//! | P12 | §4.3 | a stable checkpoint moves the window and drops what lies below | `on_checkpoint` | `p12_checkpoint_moves_the_window` |
-//! | P13 | | of each sender two votes per height are kept: first per view, newest two views | `votes` | `p13_a_peer_takes_bounded_room` |
-//! | Q1 | | Q is written down before PRE-PREPARE and PREPARE leave | `normal::propose`, `normal::consider` | `q1_q_is_recorded_before_pre_prepare_and_prepare` |
-//! | Q2 | | P is written down before COMMIT leaves | `normal::check_prepared` | `q2_p_is_recorded_before_commit` |
-//! | Q3 | | after a restart the same is said again, and nothing else | `open` | `q3_restart_says_identical_things_only` |
-//! | R1 | TOCS §5.2 | STATUS: the author says again what the sender lacks, and only its own words | `retransmit::on_status` | `r1_status_is_answered_by_the_author` |
-//! | R2 | | the loss of any message stalls nothing | `retransmit` | `r2_message_loss_never_stalls` |
-//! | R3 | | a gap on a link: own undecided words again, to that peer | `retransmit::on_gap` | `r3_a_gap_is_answered_with_own_words` |
-//! | R4 | | a decided block that is missing is asked of each of its voters in turn | `retransmit::want_next` | `r4_missing_blocks_are_asked_of_each_voter` |
-//! | V1 | §4.4 | view and own VIEW-CHANGE are written down before it leaves; after it no vote in an older view, nor in one that has not begun; the same bytes again | `view_change::start_view_change`, `normal` | `v1_*` |
-//! | V2 | §4.4, TOCS §4.4 | a VIEW-CHANGE names what lies in its window and below its view; the first of a sender and view counts | `ViewChange::check`, `on_view_change` | `v2_a_view_change_must_be_well_formed` |
-//! | V3 | §4.5.2 | f + 1 distinct senders in later views make others join, in the greatest view that f + 1 have reached | `view_change::check_join` | `v3_f_plus_1_make_others_join` |
+//! | P12 | §4.3 | a stable checkpoint moves the window and drops all heights up to it | `on_checkpoint` | `p12_checkpoint_moves_the_window` |
+//! | P13 | | two votes of each sender and height are kept: the first of a view, for the newest two views | `votes` | `p13_votes_of_a_peer_take_bounded_room` |
+//! | Q1 | | Q is recorded before PRE-PREPARE and PREPARE leave | `normal::propose`, `normal::consider` | `q1_q_is_recorded_before_pre_prepare_and_prepare` |
+//! | Q2 | | P is recorded before COMMIT leaves | `normal::check_prepared` | `q2_p_is_recorded_before_commit` |
+//! | Q3 | | a restarted replica repeats the same messages, and sends no other ones | `open` | `q3_restart_repeats_identical_messages_only` |
+//! | R1 | TOCS §5.2 | STATUS: each replica repeats those of its own messages that the sender lacks | `retransmit::on_status` | `r1_status_is_answered_by_the_author` |
+//! | R2 | | the loss of any message stops no progress | `retransmit` | `r2_message_loss_never_stalls` |
+//! | R3 | | a gap on a link: own messages of undecided heights are sent again to that peer | `retransmit::on_gap` | `r3_gap_is_answered_with_own_messages` |
+//! | R4 | | a missing decided block is requested from each of its voters in turn | `retransmit::want_next` | `r4_missing_block_is_requested_from_each_voter_in_turn` |
+//! | V1 | §4.4 | view and own VIEW-CHANGE are recorded before it leaves; after it no vote in an older view, nor in one that has not begun; the same bytes are sent again | `view_change::start_view_change`, `normal` | `v1_*` |
+//! | V2 | §4.4, TOCS §4.4 | a VIEW-CHANGE names heights in its window and views below its own; the first of a sender and view counts | `ViewChange::check`, `on_view_change` | `v2_a_view_change_must_be_well_formed` |
+//! | V3 | §4.5.2 | f + 1 distinct senders in later views make others join, in the greatest view that f + 1 have reached | `view_change::check_join` | `v3_f_plus_1_view_changes_make_others_join` |
 //! | V4 | §4.5.2 | the view timer runs when Q senders have left all older views, doubles and is capped | `arm_when_quorum_left`, `suspect` | `v4_*` |
 //! | V5 | TOCS §4.4 | `select`: A1 and A2 for a block, highest view first, B for null, else wait | `select` | `v5_*` |
-//! | V6 | | the new leader takes more than Q view changes if `select` needs them | `new_view::try_new_view` | `v6_the_leader_waits_for_as_many_as_it_takes` |
-//! | V7 | | NEW-VIEW, and Q for all of X, are written down before it leaves | `new_view::try_new_view`, `adopt` | `v7_*` |
-//! | V8 | §4.4 | a NEW-VIEW is from its leader, has Q valid view changes of distinct senders for its view, and X is what they select | `new_view::check_new_view` | `v8_a_new_view_must_be_right` |
-//! | V9 | | a wrong NEW-VIEW pushes on only who knows that Q have left older views | `new_view::on_new_view` | `v9_a_bad_new_view_pushes_nobody_on_alone` |
-//! | V10 | | the entered view and its NEW-VIEW are written down before the first PREPARE | `new_view::enter` | `v10_the_view_is_recorded_before_its_first_prepare` |
+//! | V6 | | the new leader takes more than Q view changes if `select` needs them | `new_view::try_new_view` | `v6_leader_waits_for_as_many_view_changes_as_select_needs` |
+//! | V7 | | NEW-VIEW, and Q for all of X, are recorded before it leaves | `new_view::try_new_view`, `adopt` | `v7_*` |
+//! | V8 | §4.4 | a NEW-VIEW is from its leader, has Q valid view changes of distinct senders for its view, and its X is what `select` computes from them | `new_view::check_new_view` | `v8_wrong_new_view_is_refused` |
+//! | V9 | | a wrong NEW-VIEW ends the view only at replicas that know that Q have left older views | `new_view::on_new_view` | `v9_wrong_new_view_alone_does_not_end_a_view` |
+//! | V10 | | the entered view and its NEW-VIEW are recorded before the first PREPARE | `new_view::enter` | `v10_the_view_is_recorded_before_its_first_prepare` |
 //! | V11 | §4.4 | X is voted on again, executed or not, and executed once | `new_view::adopt` | `v11_*` |
-//! | V12 | | missing blocks of X come from the leader and from who claims to have accepted them | `new_view::want_from_claimants` | `v11_what_is_taken_over_is_voted_on_again` |
-//! | V13 | | whoever is behind is shown what let this replica into its view | `evidence` | `v13_*` |
+//! | V12 | | missing blocks of X are fetched from the leader and from replicas that claim to have accepted them | `new_view::want_from_claimants` | `v11_blocks_taken_over_are_voted_on_again` |
+//! | V13 | | a replica that is behind receives the proof that let this replica into its view | `entry_proof` | `v13_*` |
 //! | V14 | | a few proposals of a view that has not begun wait for it | `normal::keep_early` | `v14_*` |
-//! | T1 | §4.5.2 | timers follow what waits | `suspect::watch_leader` | `t2_*`, `t5_*` |
-//! | T2 | | an overdue bundle raises SUSPECT, which is said again and taken back | `suspect::judge_leader` | `t2_*` |
-//! | T3 | | overload is not a dead leader | `suspect::judge_leader` | `t3_*` |
+//! | T1 | §4.5.2 | timers follow the oldest waiting bundle | `suspect::watch_leader` | `t2_*`, `t5_*` |
+//! | T2 | | an overdue bundle raises SUSPECT, which is repeated and withdrawn | `suspect::judge_leader` | `t2_*` |
+//! | T3 | | overload does not count as a dead leader | `suspect::judge_leader` | `t3_*` |
 //! | T4 | | f + 1 SUSPECTs of one view end it | `suspect::on_suspect` | `t4_*` |
 //! | T5 | §4.5.2 | from the beginning of a view to its first execution only the view timer runs; then timers are short again | `suspect::note_execution` | `t5_*` |
-//! | T7 | | a replica that lags behind is patient while it comes nearer, not for ever | `suspect::judge_leader` | `t7_*` |
+//! | T7 | | a lagging replica is patient while it catches up, but not for ever | `suspect::judge_leader` | `t7_*` |
 //! | T6 | §4.5.2 | a view timer that expires ends the view | `suspect::on_view_timer` | `v4_*`, `t5_*` |
 //!
 //! | S1 | OSDI §4.2 | variant S: PRE-PREPARE, PREPARE and COMMIT are signed, as the same statements | `variant` | `s1_*` |
-//! | S2 | | every signature of every certificate is checked before a handler sees it | `certified::claim_certified` | `s2_*` |
-//! | S3 | §4.4 | a certificate: the PRE-PREPARE of the view's leader and Q - 1 PREPAREs of others, for what P says | `certified::check_certified` | `s3_*` |
+//! | S2 | | every signature of every certificate is checked before a handler sees it | `certificates::claim_certified` | `s2_*` |
+//! | S3 | §4.4 | a certificate: the PRE-PREPARE of the view's leader and Q - 1 PREPAREs of others, matching P | `certificates::check_certified` | `s3_*` |
 //! | S4 | §4.4 | `select`: the certificate of the highest view, else null | `select::pick_by_certificate` | `s4_*` |
-//! | S5 | | certificates are written down with P | `record` | `s5_*` |
-//! | S6 | | nothing prepares that could not be shown; the leader signs what it takes over | `certified` | `s6_*`, `s7_*`, `s8_*` |
-//! | S9 | | two signed statements for one slot are evidence, two proposals also a suspicion | `certified::note_pledge` | `s9_*` |
+//! | S5 | | certificates are recorded with P | `record` | `s5_*` |
+//! | S6 | | no block prepares without a complete certificate; the leader signs the blocks that it takes over | `pledge` | `s6_*`, `s7_*`, `s8_*` |
+//! | S9 | | two signed statements for one slot are evidence; two proposals also raise a suspicion | `pledge::note_pledge` | `s9_*` |
 //!
 //! ## Invariants
-//! I1: no two blocks are prepared at one height in one view. Two quorums share an honest replica, which
-//! accepts one PRE-PREPARE per view and height: kept by P1, P6, Q1 and the host's guard.
+//! I1: no two blocks are prepared at one height in one view. Two quorums share an honest replica, which accepts one
+//! PRE-PREPARE per view and height: kept by P1, P6, Q1 and the host's guard.
 //! I2: no two blocks are decided at one height: from I1 inside a view, from I4 across views; asserted in
 //! `normal::check_committed` and `on_decided`, which raise the alarm; watched by the agreement oracle.
 //! I3: P and Q forget nothing above the stable checkpoint: kept by `on_checkpoint` alone dropping entries.
@@ -95,45 +94,50 @@
 //! (in variant S by S3, S4) and I3.
 //!
 //! ## What survives a crash
-//! - Q, [`PbftRecord::PrePrepared`] · before PRE-PREPARE and PREPARE · else a restarted replica could accept
-//!   another block, or a leader propose one, at the same height and view.
-//! - P, [`PbftRecord::Prepared`], in variant S with its certificate · before COMMIT · else a decided block could be
-//!   lost by a later view.
-//! - the current view, whether it has begun, and what let this replica in, [`PbftRecord::Entered`] · before any
-//!   message of the view · else it could vote in a view that it has left, or forget what the view took over.
-//! - the own VIEW-CHANGE and NEW-VIEW · before they leave · else a restarted replica could say something else. Their
-//!   signatures are made again: one key signs the same bytes the same way.
+//! - Q, [`PbftRecord::PrePrepared`] · before PRE-PREPARE and PREPARE · else a restarted replica could accept another block,
+//!   or a leader propose one, at the same height and view.
+//! - P, [`PbftRecord::Prepared`], in variant S with its certificate · before COMMIT · else a later view could lose a decided
+//!   block.
+//! - the current view, whether it has begun, and the proof that let this replica in, [`PbftRecord::Entered`] · before any
+//!   message of the view · else the replica could vote in a view that it has left, or forget the blocks that the view took
+//!   over.
+//! - the own VIEW-CHANGE and NEW-VIEW · before they leave · else a restarted replica could equivocate. Their signatures are
+//!   made again: one key signs the same bytes the same way.
 //!
-//! Votes of others and accepted but not yet pre-prepared proposals are forgotten; STATUS brings them back.
+//! Votes of others and accepted but not yet pre-prepared proposals are lost in a crash; STATUS restores them.
 //!
 //! ## Deviations from the paper
-//! - PREPARE and COMMIT are neither signed nor MACs of our own: the link (TLS) vouches. So nobody relays them;
-//!   their authors say them again.
-//! - COMMITs of any view in the window count (P8): whoever was left behind in an older view can still decide.
-//! - Nobody executes tentatively, and reads are ordered like writes.
-//! - An expired request timer raises a suspicion that binds to nothing; f + 1 of them end the view. A replica that has
-//!   sent a VIEW-CHANGE never votes in older views again, and one blip of the network must not cost a voter.
-//! - P and Q are claims, not certificates, and the new leader waits until `select` can tell (TOCS §4.4 without
+//! - PREPARE and COMMIT carry neither a signature nor a MAC of their own: the link (TLS) authenticates them. So no replica
+//!   relays them; their authors send them again.
+//! - COMMITs of any view in the window count (P8): a replica left behind in an older view can still decide.
+//! - No replica executes tentatively, and reads are ordered like writes.
+//! - An expired request timer raises a suspicion that binds to nothing; f + 1 suspicions end the view. A replica that has
+//!   sent a VIEW-CHANGE never votes in older views again, so a short disturbance of the network must not cost a voter.
+//! - P and Q are claims, not certificates, and the new leader waits until `select` has a result (TOCS §4.4 without
 //!   acknowledgements of view changes, because these are signed).
-//! - The new leader's Q names all of X before its NEW-VIEW leaves, bodies or not, as with a PRE-PREPARE: its NEW-VIEW
-//!   counts as its vote, so what prepares by it must be found in f + 1 honest Qs by the next `select`.
-//! - Variant S: a PRE-PREPARE of what a view takes over names the block alone, in a message of its own.
+//! - The new leader's Q names all of X before its NEW-VIEW leaves, bodies or not, as with a PRE-PREPARE. Its NEW-VIEW counts
+//!   as its vote, so the next `select` must find blocks prepared by it in f + 1 honest Qs.
+//! - Variant S: the PRE-PREPARE of a block that a view takes over names the block id alone, in a message of its own.
 //! - Overload excuses a leader only as long as heights are decided or executed.
 //!
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, client replies: see `quorate-replica`.
 
 mod byzantine;
+mod certificates;
 mod certified;
-mod evidence;
+mod entry_proof;
 mod figures;
+mod kinds;
 mod message;
 mod new_view;
 mod normal;
 mod params;
+mod pledge;
 mod record;
 mod retransmit;
 mod select;
+mod state;
 mod suspect;
 #[cfg(test)]
 mod tests;
@@ -142,29 +146,27 @@ mod view_change;
 mod view_message;
 
 pub use certified::Certified;
-pub use message::{
-    COMMIT, ENTRY, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage, STATUS, SUSPECT, Standing,
-    VIEW_CHANGE, Vote,
-};
+pub use kinds::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, STATUS, SUSPECT, VIEW_CHANGE};
+pub use message::{MissingAtHeight, PbftMessage, StatusReport, Vote};
 pub use params::PbftParams;
 pub use record::PbftRecord;
 pub use variant::{AllSigned, Linked, SignedMessage, Variant};
-pub use view_message::{Entry, Evidence, NewView, ViewChange};
+pub use view_message::{BlockClaim, EntryProof, NewView, ViewChange};
 
-use certified::Pledge;
-use new_view::TakenOver;
+use pledge::Pledge;
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
     Alarm, AttackEntry, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError, Past,
     Protocol, Ready, Reject, Seal, Signed, Spec, Status, Verified, Window,
 };
 use quorate_types::{Block, BlockId, Committee, Floors, Height, ReplicaId, Signature, Time, View, quorum};
+use state::{InView, PeerReports, Progress};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use suspect::Suspicion;
-use view_change::Changes;
+use view_change::ViewChanges;
 
-/// Views above the current one whose messages are looked at (§2).
+/// Views above the current one whose messages are verified (§2).
 const VIEWS_AHEAD: u64 = 8;
 
 /// Notes in the trace.
@@ -178,53 +180,53 @@ mod noted {
     pub(super) const NEW_VIEW: &str = "new view";
 }
 
-/// Why a view was left: for status.
+/// Reasons for view changes, for status.
 mod reason {
-    /// A bundle of this replica is overdue, and f + 1 replicas see it so.
+    /// A bundle of this replica is overdue, and f + 1 replicas suspect the leader.
     pub(super) const OVERDUE: &str = "request overdue";
-    /// f + 1 replicas suspect the leader; this one does not.
+    /// f + 1 replicas suspect the leader; this replica does not.
     pub(super) const SUSPECTED: &str = "f + 1 suspect the leader";
-    /// The leader has proposed what is invalid, or two blocks in one place.
+    /// The leader has proposed an invalid block, or two blocks in one slot.
     pub(super) const PROVED: &str = "the leader is faulty";
     /// The view did not begin in time.
     pub(super) const NO_NEW_VIEW: &str = "no valid NEW-VIEW in time";
-    /// The view had begun and nothing was executed in it.
+    /// The view had begun, and no height was executed in it.
     pub(super) const IDLE: &str = "nothing executed in time";
-    /// f + 1 replicas had left.
+    /// f + 1 replicas had left for a later view.
     pub(super) const JOINED: &str = "f + 1 joined a later view";
     /// The NEW-VIEW was wrong.
     pub(super) const BAD_NEW_VIEW: &str = "wrong NEW-VIEW";
     /// A later view had begun without this replica.
     pub(super) const SHOWN: &str = "a later view had begun";
-    /// The view begins: the reason stays the one for which its predecessor was left.
+    /// The view begins. The reason for the end of the view before stays.
     pub(super) const BEGUN: &str = "begun";
 }
 
 const MS: u64 = 1_000_000;
 
-/// Its timers.
+/// Timers of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// Tell the others where this replica stands.
+    /// Send STATUS.
     Status,
     /// A bundle is overdue.
     Request,
-    /// The view has not begun, or nothing was executed in it.
+    /// The view has not begun in time, or no height was executed in it.
     View,
-    /// Say VIEW-CHANGE again.
+    /// Send VIEW-CHANGE again.
     Resend,
 }
 
-/// What this replica knows of one height.
+/// State of one height.
 #[derive(Debug, Default)]
 struct Instance {
-    /// The first PRE-PREPARE of the latest view that had one here; the own one from its own copy.
+    /// The first PRE-PREPARE of the latest view with one; the own one from its own copy.
     proposal: Option<(View, BlockId)>,
-    /// Q: blocks with the latest view in which each was pre-prepared here. Recorded.
+    /// Q: blocks with the latest view in which each was pre-prepared at this replica. Recorded.
     pre_prepared: Vec<(BlockId, View)>,
-    /// P: what prepared here in the latest view in which anything did. Recorded.
+    /// P: the block that prepared at this replica, in the latest view in which one did. Recorded.
     prepared: Option<(BlockId, View)>,
-    /// What shows it, in variant S. Recorded with it.
+    /// Certificate of P, in variant S. Recorded with it.
     certified: Option<Box<Certified>>,
     /// The leader's signed PRE-PREPARE, in variant S.
     pledge: Option<Pledge>,
@@ -232,68 +234,42 @@ struct Instance {
     prepares: Votes,
     /// COMMITs of any view.
     commits: Votes,
-    /// What was decided.
+    /// The decided block.
     decided: Option<BlockId>,
-    /// Who was asked for the block last.
+    /// The replica from which the block was requested last.
     asked: Option<ReplicaId>,
 }
 
 /// Variant S: every vote is signed.
 pub type PbftSigned = Pbft<AllSigned>;
 
-/// See the module.
+/// State of one replica.
 #[derive(Debug)]
 pub struct Pbft<V: Variant = Linked> {
     variant: PhantomData<V>,
     params: PbftParams,
     /// L.
     window: u64,
-    /// The current view and its leader.
-    view: View,
-    leader: ReplicaId,
-    /// The last view that has begun here: its COMMITs may still decide while this replica waits for a later one.
-    begun: View,
-    /// Whether the current view has begun here; without, nothing is voted on.
-    normal: bool,
-    /// Why this replica is in the current view.
-    evidence: Evidence,
-    /// What its NEW-VIEW left to be decided.
-    taken_over: Option<TakenOver>,
-    /// The newest own VIEW-CHANGE and NEW-VIEW, to be said again word for word.
-    own_change: Option<Box<ViewChange>>,
-    own_new_view: Option<Box<NewView>>,
-    changes: Changes,
-    /// Proposals of the view that is to come, or of the one after this.
-    early: Vec<(View, Block, Option<Signature>)>,
-    suspicion: Suspicion,
-    last_view_change: &'static str,
-    /// Views that were left since the replica was opened.
-    view_changes: u64,
     /// K.
     checkpoint_every: u64,
-    /// h: the last stable checkpoint, and its proof.
-    stable: Height,
-    proof: CheckpointProof,
-    /// The last height that was executed.
-    executed: Height,
-    /// Up to here every height is decided.
-    decided: Height,
-    /// The highest height that this replica has decided itself.
-    committed: Height,
-    /// The highest height that this replica has heard of inside the window.
-    known: Height,
-    /// Undecided heights up to here have been so for long enough to ask about them.
-    stalled: Height,
-    /// Where the leader looks for the next free height.
-    next: Height,
-    /// Heights above `stable`, at most L of them.
-    instances: BTreeMap<Height, Instance>,
+    /// The current view.
+    current: InView,
+    /// The last view that has begun at this replica. Its COMMITs may still decide while the replica waits for a later view.
+    begun: View,
     /// The lowest view that P or Q names, as of the last stable checkpoint.
     low_view: View,
-    /// What each peer says it has executed.
-    heights: BTreeMap<ReplicaId, Height>,
-    /// When a STATUS of each peer was answered last.
-    answered: BTreeMap<ReplicaId, Time>,
+    /// View changes, own ones and received ones.
+    changes: ViewChanges,
+    /// Proposals of the view to come, or of the one after it, with their signatures.
+    early: Vec<(View, Block, Option<Signature>)>,
+    /// Suspicions of leaders that last longer than a view.
+    suspicion: Suspicion,
+    /// Proof of the last stable checkpoint.
+    proof: CheckpointProof,
+    progress: Progress,
+    /// Heights above the stable checkpoint, at most L of them.
+    instances: BTreeMap<Height, Instance>,
+    peers: PeerReports,
 }
 
 impl<V: Variant> Protocol for Pbft<V> {
@@ -311,45 +287,31 @@ impl<V: Variant> Protocol for Pbft<V> {
         params.check(past.window, cx.committee())?;
         V::check_window(past.window, cx.committee())?;
         let stable = past.checkpoint.checkpoint.height;
+        let leader = params.leader(cx.committee(), View::ZERO);
         let mut pbft = Self {
             variant: PhantomData,
+            params,
             window: past.window,
-            view: View::ZERO,
-            leader: params.leader(cx.committee(), View::ZERO),
+            checkpoint_every: past.checkpoint_every,
+            current: InView::first(leader, cx.now()),
             begun: View::ZERO,
-            normal: true,
-            evidence: Evidence::Nothing,
-            taken_over: None,
-            own_change: None,
-            own_new_view: None,
-            changes: Changes::default(),
+            low_view: View::ZERO,
+            changes: ViewChanges::default(),
             early: Vec::new(),
             suspicion: Suspicion::new(cx.now()),
-            last_view_change: "",
-            view_changes: 0,
-            checkpoint_every: past.checkpoint_every,
-            stable,
             proof: past.checkpoint,
-            executed: past.executed,
-            decided: stable.max(past.executed),
-            committed: Height::ZERO,
-            known: stable.max(past.executed),
-            stalled: Height::ZERO,
-            next: stable.next(),
+            progress: Progress::new(stable, past.executed),
             instances: BTreeMap::new(),
-            low_view: View::ZERO,
-            heights: BTreeMap::new(),
-            answered: BTreeMap::new(),
-            params,
+            peers: PeerReports::default(),
         };
         pbft.restore(past.records);
-        pbft.leader = pbft.leader_of(cx, pbft.view);
-        pbft.begun = if pbft.normal { pbft.view } else { pbft.view.minus(1) };
+        pbft.current.leader = pbft.leader_of(cx, pbft.current.view);
+        pbft.begun = if pbft.current.normal { pbft.current.view } else { pbft.current.view.minus(1) };
         for (height, block) in past.decided.into_iter().filter(|(height, _)| *height > stable) {
             pbft.instance(height).decided = Some(block);
         }
         pbft.advance();
-        pbft.committed = pbft.decided;
+        pbft.progress.committed = pbft.progress.decided;
         pbft.read_leader_first(cx);
         pbft.resume_view(cx);
         pbft.resume(cx)?;
@@ -363,11 +325,11 @@ impl<V: Variant> Protocol for Pbft<V> {
             PbftMessage::Prepare(vote) => self.on_prepare(cx, seal, vote),
             PbftMessage::Commit(vote) => self.on_commit(cx, seal, vote),
             PbftMessage::Again(vote) => self.on_again(cx, seal, vote),
-            PbftMessage::Status(standing) => self.on_status(cx, seal.by, &standing),
+            PbftMessage::Status(report) => self.on_status(cx, seal.by, &report),
             PbftMessage::ViewChange(change) => self.on_view_change(cx, signed(*change, seal)?),
             PbftMessage::NewView(new) => self.on_new_view(cx, signed(*new, seal)?),
             PbftMessage::Suspect { view, on } => self.on_suspect(cx, seal.by, view, on),
-            PbftMessage::Entry { evidence, .. } => self.on_entry(cx, evidence),
+            PbftMessage::Entry { proof, .. } => self.on_entry(cx, proof),
         }
     }
 
@@ -385,10 +347,10 @@ impl<V: Variant> Protocol for Pbft<V> {
             return;
         };
         self.consider(cx, height, block, how);
-        // V7: a leader votes for what it took over before the bodies are here.
+        // V7: a leader votes for the blocks that it took over before their bodies are available.
         if height <= self.last_taken_over() {
-            let is_taken_over = |known: &Instance| known.proposal == Some((self.view, block));
-            if self.leader == cx.me() && self.instances.get(&height).is_some_and(is_taken_over) {
+            let is_taken_over = |known: &Instance| known.proposal == Some((self.current.view, block));
+            if self.current.leader == cx.me() && self.instances.get(&height).is_some_and(is_taken_over) {
                 cx.already_proposed(block);
             }
             self.check_prepared(cx, height);
@@ -399,12 +361,12 @@ impl<V: Variant> Protocol for Pbft<V> {
         self.try_propose(cx);
         self.watch_leader(cx);
         if cx.pending().oldest.is_some() {
-            self.tell_soon(cx);
+            self.send_status_soon(cx);
         }
     }
 
     fn on_executed(&mut self, cx: &mut Cx<'_, Self>, height: Height, fresh: u32) {
-        self.executed = self.executed.max(height);
+        self.progress.executed = self.progress.executed.max(height);
         self.advance();
         self.note_execution(cx, fresh);
         // The host gives no payload while execution lags too far.
@@ -412,15 +374,15 @@ impl<V: Variant> Protocol for Pbft<V> {
     }
 
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
-        if height <= self.stable {
+        if height <= self.progress.stable {
             return;
         }
         match self.instance(height).decided.replace(block) {
-            // I2. The host has decided on this already; what is left is to say what it means.
+            // I2. The host has accepted the decision already; the protocol raises the alarm.
             Some(first) if first != block => cx.alarm(Alarm::SafetyBroken { height, first, second: block }),
             _ => {
                 self.note_decision(cx.now());
-                self.heard_of(cx, height);
+                self.note_height(cx, height);
                 self.advance();
                 self.try_propose(cx);
             }
@@ -429,18 +391,18 @@ impl<V: Variant> Protocol for Pbft<V> {
 
     fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, proof: &CheckpointProof) {
         let stable = &proof.checkpoint;
-        if stable.height <= self.stable {
+        if stable.height <= self.progress.stable {
             return;
         }
-        // P12. §7: the proof is durable, so P, Q and votes up to it may go, and nothing else ever drops them (I3).
-        self.stable = stable.height;
+        // P12. §7: the proof is durable, so P, Q and votes up to it may go. No other code drops them (I3).
+        self.progress.stable = stable.height;
         self.proof = proof.clone();
-        self.instances = self.instances.split_off(&self.stable.next());
+        self.instances = self.instances.split_off(&self.progress.stable.next());
         self.low_view = self.lowest_view();
         self.advance();
-        // The window may reach more of what the view took over.
+        // The window may reach more of the blocks that the view took over.
         self.adopt(cx);
-        // And the leader of a view to come may take over what it could not before.
+        // The leader of the view to come may take over blocks that it could not before.
         self.try_new_view(cx);
         self.try_propose(cx);
     }
@@ -453,28 +415,28 @@ impl<V: Variant> Protocol for Pbft<V> {
 
     fn window(&self) -> Window {
         Window {
-            views: self.low_view.min(self.begun)..self.view.plus(VIEWS_AHEAD).next(),
-            heights: self.stable.next()..self.stable.plus(self.window).next(),
+            views: self.low_view.min(self.begun)..self.current.view.plus(VIEWS_AHEAD).next(),
+            heights: self.progress.stable.next()..self.progress.stable.plus(self.window).next(),
         }
     }
 
     fn floors(&self) -> Floors {
-        // §2. COMMITs of older views may still be said again as long as P names those views.
+        // §2. COMMITs of older views may still be sent again as long as P names those views.
         let low = [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, self.low_view));
-        let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, self.view));
-        Floors { height: self.stable.next(), views: low.into_iter().chain(current).collect() }
+        let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, self.current.view));
+        Floors { height: self.progress.stable.next(), views: low.into_iter().chain(current).collect() }
     }
 
     fn status(&self) -> Status {
         let locked = self.instances.iter().rev().find(|(_, instance)| instance.prepared.is_some());
         Status {
-            view: self.view,
-            leader: self.leader,
-            normal: self.normal,
+            view: self.current.view,
+            leader: self.current.leader,
+            normal: self.current.normal,
             locked: locked.map(|(height, _)| *height).unwrap_or_default(),
-            committed: self.committed,
-            last_view_change: self.last_view_change,
-            view_changes: self.view_changes,
+            committed: self.progress.committed,
+            last_view_change: self.changes.last_reason,
+            view_changes: self.changes.count,
             patience_ns: self.params.treq_ms.saturating_mul(MS),
         }
     }
@@ -486,7 +448,7 @@ impl<V: Variant> Examined for Pbft<V> {
     const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
 
     fn recovery(params: &PbftParams, committee: &Committee, healed: &Healed) -> Time {
-        // §19. The client asks all; STATUS, ENTRY and VIEW-CHANGEs bring all honest replicas to within one view; one
+        // §19. The client asks all. STATUS, ENTRY and VIEW-CHANGEs bring all honest replicas to within one view. One
         // timer brings them together, at most f faulty leaders follow, and one view may be half over.
         let ms = |ms: u64| ms.saturating_mul(MS);
         let (cap, status) = (ms(params.cap_ms), ms(params.status_ms));
@@ -517,7 +479,7 @@ impl<V: Variant> Examined for Pbft<V> {
     }
 }
 
-/// What is said with a signature, which travels on with it.
+/// Returns a signed message with its signature, which travels on with it.
 fn signed<T>(body: T, seal: Seal) -> Result<Signed<T>, Reject> {
     let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
     Ok(Signed { body, by: seal.by, signature })
@@ -528,32 +490,32 @@ impl<V: Variant> Pbft<V> {
         self.instances.entry(height).or_default()
     }
 
-    /// Who leads a view.
+    /// Returns the leader of a view.
     fn leader_of(&self, cx: &Cx<'_, Self>, view: View) -> ReplicaId {
         self.params.leader(cx.committee(), view)
     }
 
-    /// P3. The intake has compared the place of a message already; a handler does not rely on it.
+    /// P3. The intake has checked the place of a message already; a handler does not rely on it.
     fn check_window(&self, height: Height) -> Result<(), Reject> {
-        if height <= self.stable {
+        if height <= self.progress.stable {
             Err(Reject::Stale)
-        } else if height.since(self.stable) > self.window {
+        } else if height.since(self.progress.stable) > self.window {
             Err(Reject::Early)
         } else {
             Ok(())
         }
     }
 
-    /// Moves `decided` to the end of the gap-free run.
+    /// Moves `decided` to the end of the gap-free run of decided heights.
     fn advance(&mut self) {
-        self.decided = self.decided.max(self.stable).max(self.executed);
-        while self.instances.get(&self.decided.next()).is_some_and(|next| next.decided.is_some()) {
-            self.decided = self.decided.next();
+        self.progress.decided = self.progress.decided.max(self.progress.stable).max(self.progress.executed);
+        while self.instances.get(&self.progress.decided.next()).is_some_and(|next| next.decided.is_some()) {
+            self.progress.decided = self.progress.decided.next();
         }
-        self.known = self.known.max(self.decided);
+        self.progress.known = self.progress.known.max(self.progress.decided);
     }
 
     fn note(&self, cx: &mut Cx<'_, Self>, what: &'static str, height: Height) {
-        cx.note(Note { what, view: self.view, height });
+        cx.note(Note { what, view: self.current.view, height });
     }
 }

@@ -1,28 +1,28 @@
-//! What a node may set.
+//! Parameters.
 
 use quorate_consensus::OpenError;
 use quorate_types::{Committee, ReplicaId, View};
 use serde::{Deserialize, Serialize};
 
-/// What a node may set. Longer timers replace a dead leader later, shorter ones a slow one sooner.
+/// Parameters of a node. Longer timers replace a dead leader later, shorter ones a slow leader sooner.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PbftParams {
     /// W: blocks that the leader may have proposed and not yet decided; 1 to L.
     pub blocks_in_flight: u64,
     /// Milliseconds between two STATUS (and two VIEW-CHANGE or SUSPECT) while something is undecided; 10 to 60,000.
     pub status_ms: u64,
-    /// Milliseconds between two STATUS while nothing is; at least `status_ms`, at most 600,000.
+    /// Milliseconds between two STATUS while no height is undecided; at least `status_ms`, at most 600,000.
     pub idle_status_ms: u64,
-    /// Treq: milliseconds that a bundle may wait before its leader is suspected; 10 to 60,000. At least five
-    /// network delays and the execution of what is in flight.
+    /// Treq: milliseconds that a bundle may wait before the leader is suspected; 10 to 60,000. At least five network delays and
+    /// the execution of the blocks in flight.
     pub treq_ms: u64,
-    /// T0: milliseconds that a new view has for its first execution; 10 to 60,000. At least eight network delays.
-    /// Doubled with each view change in a row.
+    /// T0: milliseconds that a new view has for its first execution; 10 to 60,000. At least eight network delays. Doubled with
+    /// each view change in a row.
     pub t0_ms: u64,
-    /// C: no timer grows beyond it; at least `treq_ms` and `t0_ms`, at most 600,000.
+    /// C: longest timer; at least `treq_ms` and `t0_ms`, at most 600,000.
     pub cap_ms: u64,
-    /// Who leads the first views, for the simulator: a node that was given this would make a cluster whose replicas do
-    /// not agree on who leads. After its end, and where it is empty, the replicas take turns.
+    /// Leaders of the first views, for the simulator. After the end of the list, and where it is empty, the replicas take turns.
+    /// Nodes with such a list would not agree on their leaders.
     pub leaders: Vec<u16>,
 }
 
@@ -44,7 +44,7 @@ impl Default for PbftParams {
 }
 
 impl PbftParams {
-    /// Who leads a view.
+    /// Returns the leader of a view.
     pub(super) fn leader(&self, committee: &Committee, view: View) -> ReplicaId {
         let set = usize::try_from(view.0).ok().and_then(|view| self.leaders.get(view));
         set.map_or_else(|| committee.rotate(view.0), |id| ReplicaId(*id))

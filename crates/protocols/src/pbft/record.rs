@@ -1,51 +1,50 @@
-//! What must survive a crash (§4), and what a view change reads: the sets Q and P.
+//! Facts that survive a crash (§4), among them the sets Q and P, which view changes name.
 
 use super::certified::Certified;
 use super::variant::Variant;
-use super::view_message::{Evidence, NewView, ViewChange};
+use super::view_message::{EntryProof, NewView, ViewChange};
 use super::{Instance, Pbft};
 use quorate_consensus::{Record, RecordKey};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Digest, Height, View};
 
-/// A fact that is written down before a message that rests on it leaves.
+/// A fact that is recorded before a message that rests on it leaves.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PbftRecord {
-    /// An entry of Q: the latest view in which this block was pre-prepared here. Before PRE-PREPARE, PREPARE and
-    /// the NEW-VIEW that takes it over.
+    /// An entry of Q: the latest view in which this block was pre-prepared at this replica. Before PRE-PREPARE, PREPARE and the
+    /// NEW-VIEW that takes it over.
     PrePrepared {
-        /// At which height.
+        /// Height of the block.
         height: Height,
-        /// Which block.
+        /// The block.
         block: BlockId,
-        /// In which view, the latest.
+        /// The latest view.
         view: View,
     },
-    /// The entry of P: what prepared here in the latest view in which anything did. Before COMMIT.
+    /// The entry of P: the block that prepared at this replica in the latest view in which one did. Before COMMIT.
     Prepared {
-        /// At which height.
+        /// Height of the block.
         height: Height,
-        /// Which block.
+        /// The block.
         block: BlockId,
-        /// In which view, the latest.
+        /// The latest view.
         view: View,
-        /// What shows it, in variant S.
+        /// Its certificates, in variant S.
         certified: Option<Box<Certified>>,
     },
-    /// The current view, whether it has begun here, and why this replica is in it. Before any message of the view.
-    /// With a NEW-VIEW as evidence it says what the view takes over.
+    /// The current view, whether it has begun here, and the proof that let this replica in. Before any message of the view. A
+    /// NEW-VIEW as proof names the blocks that the view takes over.
     Entered {
         /// The view.
         view: View,
-        /// Whether it has begun here.
+        /// Whether the view has begun at this replica.
         normal: bool,
-        /// What let this replica in.
-        evidence: Evidence,
+        /// The proof.
+        proof: EntryProof,
     },
-    /// The own VIEW-CHANGE, to be said again word for word. Its signature is made again: one key signs the same
-    /// bytes the same way.
+    /// The own VIEW-CHANGE, to be sent again unchanged. Its signature is made again: one key signs the same bytes the same way.
     ViewChange(Box<ViewChange>),
-    /// The own NEW-VIEW, to be said again word for word.
+    /// The own NEW-VIEW, to be sent again unchanged.
     NewView(Box<NewView>),
 }
 
@@ -57,7 +56,7 @@ const NEW: u8 = 5;
 
 impl Record for PbftRecord {
     fn key(&self) -> RecordKey {
-        // What is said of a view is superseded by the next view, and by no checkpoint.
+        // The next view supersedes facts about a view; no checkpoint does.
         let latest = |kind| RecordKey { kind, height: Height::ZERO, scope: Digest::ZERO };
         match self {
             // Q has an entry for each block, P one for each height.
@@ -92,10 +91,10 @@ impl Wire for PbftRecord {
                     certified.encode(out);
                 }
             }
-            Self::Entered { view, normal, evidence } => {
+            Self::Entered { view, normal, proof } => {
                 view.encode(out);
                 normal.encode(out);
-                evidence.encode(out);
+                proof.encode(out);
             }
             Self::ViewChange(change) => change.encode(out),
             Self::NewView(new) => new.encode(out),
@@ -121,7 +120,7 @@ impl Wire for PbftRecord {
             ENTERED => Self::Entered {
                 view: View::decode(reader)?,
                 normal: reader.bool()?,
-                evidence: Evidence::decode(reader)?,
+                proof: EntryProof::decode(reader)?,
             },
             CHANGE => Self::ViewChange(Box::new(ViewChange::decode(reader)?)),
             NEW => Self::NewView(Box::new(NewView::decode(reader)?)),
@@ -131,17 +130,17 @@ impl Wire for PbftRecord {
 }
 
 impl Instance {
-    /// Whether Q says that this block was pre-prepared here in this view.
+    /// Returns whether Q names this block with this view.
     pub(super) fn is_pre_prepared(&self, block: BlockId, view: View) -> bool {
         self.pre_prepared.contains(&(block, view))
     }
 
-    /// What Q says was pre-prepared here in this view.
+    /// Returns the block that Q names with this view.
     pub(super) fn pre_prepared_in(&self, view: View) -> Option<BlockId> {
         self.pre_prepared.iter().find(|(_, latest)| *latest == view).map(|(block, _)| *block)
     }
 
-    /// Enters a block into Q and says what to write down.
+    /// Enters a block into Q and returns the record.
     pub(super) fn pre_prepare(&mut self, height: Height, block: BlockId, view: View) -> PbftRecord {
         match self.pre_prepared.iter_mut().find(|(known, _)| *known == block) {
             Some((_, latest)) => *latest = view,
@@ -150,7 +149,7 @@ impl Instance {
         PbftRecord::PrePrepared { height, block, view }
     }
 
-    /// Enters a block into P and says what to write down.
+    /// Enters a block into P and returns the record.
     pub(super) fn prepare(
         &mut self,
         height: Height,
@@ -165,7 +164,7 @@ impl Instance {
 }
 
 impl<V: Variant> Pbft<V> {
-    /// Takes Q, P and the view back from the log.
+    /// Restores Q, P and the view from the log.
     pub(super) fn restore(&mut self, records: Vec<PbftRecord>) {
         for record in records {
             match record {
@@ -177,23 +176,23 @@ impl<V: Variant> Pbft<V> {
                     instance.prepared = Some((block, view));
                     instance.certified = certified;
                 }
-                PbftRecord::Entered { view, normal, evidence } => {
-                    self.view = view;
-                    self.normal = normal;
-                    self.evidence = evidence;
+                PbftRecord::Entered { view, normal, proof } => {
+                    self.current.view = view;
+                    self.current.normal = normal;
+                    self.current.proof = proof;
                 }
-                PbftRecord::ViewChange(change) => self.own_change = Some(change),
-                PbftRecord::NewView(new) => self.own_new_view = Some(new),
+                PbftRecord::ViewChange(change) => self.changes.own = Some(change),
+                PbftRecord::NewView(new) => self.changes.own_new_view = Some(new),
             }
         }
         self.low_view = self.lowest_view();
     }
 
-    /// The lowest view that P or Q names above the stable checkpoint, or the current one (§2: window, floors).
+    /// Returns the lowest view that P or Q names above the stable checkpoint, or the current one (§2: window, floors).
     pub(super) fn lowest_view(&self) -> View {
         let named = self.instances.values().flat_map(|instance| {
             instance.pre_prepared.iter().map(|(_, view)| *view).chain(instance.prepared.map(|(_, view)| view))
         });
-        named.min().unwrap_or(self.view).min(self.view)
+        named.min().unwrap_or(self.current.view).min(self.current.view)
     }
 }

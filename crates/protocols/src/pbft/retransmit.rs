@@ -1,54 +1,62 @@
-//! STATUS and saying again (§11, §15).
+//! STATUS and retransmission (§11, §15).
 //!
-//! Links lose nothing while both sides live, so all of this is for restarts, gaps and lies. A vote convinces
-//! only when its author says it, so everybody repeats own words alone: the identical statements, held like the
-//! first time. Nothing here decides anything, and nothing is remembered of a question but when it was answered.
+//! Links lose nothing while both sides live, so retransmission is for restarts, gaps and lies. A vote convinces only when it
+//! comes from its author, so each replica repeats its own messages alone: the identical statements, held like the first
+//! time. Retransmission decides nothing, and the replica remembers of a STATUS only the time of its answer.
 
-use super::message::{Missing, PbftMessage, Standing, Vote};
+use super::message::{MissingAtHeight, PbftMessage, StatusReport, Vote};
 use super::variant::Variant;
 use super::{Instance, MS, Pbft, Timer};
 use quorate_consensus::{Cx, OpenError, Reject, To};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
 use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, View};
 
-/// Which own words to say again.
+/// Own messages of one height to send again.
 #[derive(Clone, Copy, Debug)]
-struct Words {
+struct ResendSet {
     proposal: bool,
     prepare: bool,
     commit: bool,
 }
 
-impl Words {
+impl ResendSet {
     const ALL: Self = Self { proposal: true, prepare: true, commit: true };
 }
 
 impl<V: Variant> Pbft<V> {
-    /// Goes on after a restart (§15).
+    /// Resumes after a restart (§15).
     pub(super) fn resume(&mut self, cx: &mut Cx<'_, Self>) -> Result<(), OpenError> {
-        let (view, is_leader, normal) = (self.view, self.leader == cx.me(), self.normal);
+        let (view, is_leader, normal) =
+            (self.current.view, self.current.leader == cx.me(), self.current.normal);
         let taken_over = self.last_taken_over();
-        self.known = self.instances.keys().next_back().map_or(self.known, |last| self.known.max(*last));
-        // All of it was undecided before the crash: ask at once.
-        self.stalled = self.known;
+        self.progress.known = self
+            .instances
+            .keys()
+            .next_back()
+            .map_or(self.progress.known, |last| self.progress.known.max(*last));
+        // All known heights were undecided before the crash: the first STATUS names them.
+        self.progress.stalled = self.progress.known;
         for (height, instance) in &mut self.instances {
-            // What the view took over is not proposed once more: its NEW-VIEW stands for it.
+            // Blocks that the view took over are not proposed once more: the NEW-VIEW proposes them.
             let Some(block) = instance.pre_prepared_in(view).filter(|_| normal && *height > taken_over)
             else {
                 continue;
             };
             if !is_leader {
                 instance.proposal = Some((view, block));
-            } else if *height > self.executed && instance.decided.is_none() && !cx.blocks().contains(block) {
+            } else if *height > self.progress.executed
+                && instance.decided.is_none()
+                && !cx.blocks().contains(block)
+            {
                 // The log keeps blocks before the records that name them, so this is damage.
                 return Err(OpenError::Past(format!("the own proposal at height {height} is missing")));
             }
         }
         // Q3: identical statements, from Q and P. The own copies bring the own votes back into the count.
         for height in self.undecided() {
-            self.say_again(cx, To::All, height, Words::ALL);
+            self.send_again(cx, To::All, height, ResendSet::ALL);
         }
-        if !self.normal {
+        if !self.current.normal {
             self.resume_view_change(cx);
         }
         self.watch_leader(cx);
@@ -57,53 +65,53 @@ impl<V: Variant> Pbft<V> {
         Ok(())
     }
 
-    /// Heights that are not decided here, of those that this replica has heard of.
+    /// Returns the known heights that are not decided at this replica.
     fn undecided(&self) -> Vec<Height> {
-        let open = self.instances.range(self.decided.next()..);
+        let open = self.instances.range(self.progress.decided.next()..);
         open.filter(|(_, instance)| instance.decided.is_none()).map(|(height, _)| *height).collect()
     }
 
-    /// Says again what this replica said about a height.
-    fn say_again(&self, cx: &mut Cx<'_, Self>, to: To, height: Height, words: Words) {
+    /// Sends own messages of a height again.
+    fn send_again(&self, cx: &mut Cx<'_, Self>, to: To, height: Height, set: ResendSet) {
         let Some(instance) = self.instances.get(&height) else {
             return;
         };
-        let view = self.view;
+        let view = self.current.view;
         if let Some(block) = instance.pre_prepared_in(view) {
-            if self.leader != cx.me() {
-                if words.prepare {
+            if self.current.leader != cx.me() {
+                if set.prepare {
                     cx.send(to, PbftMessage::Prepare(Vote { view, height, block }).into());
                 }
-            } else if words.proposal && self.normal && height <= self.last_taken_over() {
-                // The NEW-VIEW stands for it; in variant S also this.
-                self.say_pledge(cx, to, height, block);
-            } else if words.proposal
-                && self.normal
+            } else if set.proposal && self.current.normal && height <= self.last_taken_over() {
+                // The NEW-VIEW proposes the block; in variant S this message does so as well.
+                self.send_pledge(cx, to, height, block);
+            } else if set.proposal
+                && self.current.normal
                 && let Some(header) = cx.blocks().get(block).map(|header| Block::clone(header))
             {
                 cx.send(to, PbftMessage::PrePrepare { view, block: header }.into());
             }
         }
-        // Any view: somebody may still be there, and COMMITs of any view count.
-        if words.commit
+        // Any view: a peer may still be in it, and COMMITs of any view count.
+        if set.commit
             && let Some((block, view)) = instance.prepared
         {
             cx.send(to, PbftMessage::Commit(Vote { view, height, block }).into());
         }
     }
 
-    /// R3: something was lost for good on the link to a peer.
+    /// R3: handles a loss on the link to a peer.
     pub(super) fn on_gap(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
         for height in self.undecided() {
-            self.say_again(cx, To::One(peer), height, Words::ALL);
+            self.send_again(cx, To::One(peer), height, ResendSet::ALL);
         }
     }
 
-    /// Something happens at this height: STATUS every `status_ms` until it is decided.
-    pub(super) fn heard_of(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
-        if height > self.known {
-            self.known = height;
-            self.tell_soon(cx);
+    /// Notes a known height: STATUS goes out every `status_ms` until it is decided.
+    pub(super) fn note_height(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+        if height > self.progress.known {
+            self.progress.known = height;
+            self.send_status_soon(cx);
         }
     }
 
@@ -111,21 +119,21 @@ impl<V: Variant> Pbft<V> {
         self.send_status(cx);
         let stalled: Vec<Height> = self
             .instances
-            .range(self.executed.next()..)
+            .range(self.progress.executed.next()..)
             .map(|(height, _)| *height)
-            .take_while(|height| *height <= self.stalled)
+            .take_while(|height| *height <= self.progress.stalled)
             .take(STATUS_HEIGHTS_MAX)
             .collect();
         for height in stalled {
             self.want_next(cx, height);
         }
-        // What is known now and still undecided at the next STATUS has waited for a whole period.
-        self.stalled = self.known;
+        // Heights that are known now and still undecided at the next STATUS have waited for a whole period.
+        self.progress.stalled = self.progress.known;
         self.arm_status(cx);
     }
 
-    /// A STATUS is due soon: this replica seems to be behind, or somebody waits.
-    pub(super) fn tell_soon(&self, cx: &mut Cx<'_, Self>) {
+    /// Makes a STATUS due soon: this replica seems to be behind, or a client waits.
+    pub(super) fn send_status_soon(&self, cx: &mut Cx<'_, Self>) {
         let soon = cx.now().plus(self.params.status_ms.saturating_mul(MS));
         if cx.timers().get(Timer::Status).is_none_or(|at| at > soon) {
             cx.timers().set(Timer::Status, soon);
@@ -134,35 +142,37 @@ impl<V: Variant> Pbft<V> {
 
     fn arm_status(&self, cx: &mut Cx<'_, Self>) {
         // §11: idle when nothing is undecided or unexecuted.
-        let is_idle = self.normal && self.executed >= self.known && cx.pending().oldest.is_none();
+        let is_idle = self.current.normal
+            && self.progress.executed >= self.progress.known
+            && cx.pending().oldest.is_none();
         let pause_ms = if is_idle { self.params.idle_status_ms } else { self.params.status_ms };
         let at = cx.now().plus(pause_ms.saturating_mul(MS));
         cx.timers().set(Timer::Status, at);
     }
 
     fn send_status(&self, cx: &mut Cx<'_, Self>) {
-        let standing = self.standing(cx);
-        cx.send_unheld(To::All, PbftMessage::Status(standing).into());
+        let report = self.status_report(cx);
+        cx.send_unheld(To::All, PbftMessage::Status(report).into());
     }
 
-    fn standing(&self, cx: &Cx<'_, Self>) -> Standing {
-        Standing {
-            view: self.view,
-            normal: self.normal,
-            stable: self.stable,
-            executed: self.executed,
+    fn status_report(&self, cx: &Cx<'_, Self>) -> StatusReport {
+        StatusReport {
+            view: self.current.view,
+            normal: self.current.normal,
+            stable: self.progress.stable,
+            executed: self.progress.executed,
             missing: self.missing(cx),
         }
     }
 
-    /// What this replica lacks to decide heights that have been undecided for a while.
-    fn missing(&self, cx: &Cx<'_, Self>) -> Vec<Missing> {
+    /// Returns the messages that this replica lacks to decide heights that have been undecided for a while.
+    fn missing(&self, cx: &Cx<'_, Self>) -> Vec<MissingAtHeight> {
         let me = cx.me();
         let others: ReplicaSet = cx.committee().others(me).collect();
         let nothing = Instance::default();
         let mut missing = Vec::new();
-        let mut height = self.decided.next();
-        while height <= self.stalled && missing.len() < STATUS_HEIGHTS_MAX {
+        let mut height = self.progress.decided.next();
+        while height <= self.progress.stalled && missing.len() < STATUS_HEIGHTS_MAX {
             let instance = self.instances.get(&height).unwrap_or(&nothing);
             if instance.decided.is_none() {
                 missing.push(self.missing_at(height, instance, me, others));
@@ -172,15 +182,21 @@ impl<V: Variant> Pbft<V> {
         missing
     }
 
-    fn missing_at(&self, height: Height, instance: &Instance, me: ReplicaId, others: ReplicaSet) -> Missing {
-        let view = self.view;
+    fn missing_at(
+        &self,
+        height: Height,
+        instance: &Instance,
+        me: ReplicaId,
+        others: ReplicaSet,
+    ) -> MissingAtHeight {
+        let view = self.current.view;
         let is_prepared = instance.prepared.is_some_and(|(_, latest)| latest == view);
-        let mut prepares = if is_prepared || !self.normal { ReplicaSet::EMPTY } else { others };
-        prepares.remove(self.leader);
-        Missing {
+        let mut prepares = if is_prepared || !self.current.normal { ReplicaSet::EMPTY } else { others };
+        prepares.remove(self.current.leader);
+        MissingAtHeight {
             height,
-            proposal: self.normal
-                && self.leader != me
+            proposal: self.current.normal
+                && self.current.leader != me
                 && (instance.proposal.is_none_or(|(known, _)| known != view)
                     || (!is_prepared && self.lacks_pledge(height))),
             prepares: without(prepares, instance.prepares.voted_in(view)),
@@ -188,66 +204,66 @@ impl<V: Variant> Pbft<V> {
         }
     }
 
-    /// R1: a peer says where it stands and what it lacks.
+    /// R1: handles the STATUS of a peer.
     pub(super) fn on_status(
         &mut self,
         cx: &mut Cx<'_, Self>,
         by: ReplicaId,
-        standing: &Standing,
+        report: &StatusReport,
     ) -> Result<(), Reject> {
         if by == cx.me() {
             return Err(Reject::WrongSender);
         }
-        self.heights.insert(by, standing.executed);
-        // What the peer has executed or lacks exists. Lies about it cost a longer STATUS, bounded by the window.
-        let lacked = standing.missing.iter().map(|missing| missing.height);
-        let top = lacked.chain([standing.executed]).max().unwrap_or_default();
-        let top = top.min(self.stable.plus(self.window));
-        self.heard_of(cx, top);
-        self.stalled = self.stalled.max(top);
-        if standing.view > self.view {
-            self.tell_soon(cx);
+        self.peers.executed.insert(by, report.executed);
+        // Heights that the peer has executed or lacks exist. A lie costs a longer STATUS, bounded by the window.
+        let lacked = report.missing.iter().map(|missing| missing.height);
+        let top = lacked.chain([report.executed]).max().unwrap_or_default();
+        let top = top.min(self.progress.stable.plus(self.window));
+        self.note_height(cx, top);
+        self.progress.stalled = self.progress.stalled.max(top);
+        if report.view > self.current.view {
+            self.send_status_soon(cx);
         }
-        let owes_entry = self.owes_entry(standing);
-        // Whoever lags far behind hears how far others are, or it would blame its leader for what waits (T7).
-        let lags = self.executed.since(standing.executed) > self.params.blocks_in_flight;
-        if standing.missing.is_empty() && !owes_entry && !lags {
+        let owes_entry = self.owes_entry(report);
+        // A peer that lags far behind learns the progress of others, or it would suspect its leader (T7).
+        let lags = self.progress.executed.since(report.executed) > self.params.blocks_in_flight;
+        if report.missing.is_empty() && !owes_entry && !lags {
             return Ok(());
         }
         // One answer to a peer in half a period, each bounded by the length of the list.
         let pause = self.params.status_ms.saturating_mul(MS) / 2;
         let now = cx.now();
-        if self.answered.get(&by).is_some_and(|last| now.since(*last) < pause) {
+        if self.peers.answered.get(&by).is_some_and(|last| now.since(*last) < pause) {
             return Err(Reject::NotNow("status_too_soon"));
         }
-        self.answered.insert(by, now);
+        self.peers.answered.insert(by, now);
         if owes_entry || lags {
-            let standing = self.standing(cx);
-            cx.send_unheld(To::One(by), PbftMessage::Status(standing).into());
+            let report = self.status_report(cx);
+            cx.send_unheld(To::One(by), PbftMessage::Status(report).into());
         }
         if owes_entry {
             self.send_entry(cx, by);
         }
-        for missing in &standing.missing {
-            self.help(cx, by, standing.view, missing);
+        for missing in &report.missing {
+            self.help(cx, by, report.view, missing);
         }
         Ok(())
     }
 
-    fn help(&self, cx: &mut Cx<'_, Self>, peer: ReplicaId, view: View, missing: &Missing) {
+    fn help(&self, cx: &mut Cx<'_, Self>, peer: ReplicaId, view: View, missing: &MissingAtHeight) {
         // Proposals and PREPAREs count in the peer's view only.
-        let same_view = view == self.view;
-        let words = Words {
+        let same_view = view == self.current.view;
+        let set = ResendSet {
             proposal: same_view && missing.proposal,
             prepare: same_view && missing.prepares.contains(cx.me()),
             commit: missing.commits.contains(cx.me()),
         };
-        self.say_again(cx, To::One(peer), missing.height, words);
+        self.send_again(cx, To::One(peer), missing.height, set);
     }
 
-    /// R4: asks the next replica that has spoken for a block that is needed and not here.
+    /// R4: requests a needed and missing block from the next replica that has voted for it.
     pub(super) fn want_next(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
-        let (view, leader) = (self.view, self.leader);
+        let (view, leader) = (self.current.view, self.current.leader);
         let Some(instance) = self.instances.get_mut(&height) else {
             return;
         };

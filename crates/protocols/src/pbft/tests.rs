@@ -22,12 +22,12 @@ pub(super) fn setup(n: usize) -> Setup {
     Setup::of::<Pbft>(n)
 }
 
-/// Replica `id` of `n`.
+/// Returns replica `id` of `n`.
 pub(super) fn open(id: u16, n: usize) -> Harness<Pbft> {
     Harness::open(ReplicaId(id), setup(n), &PbftParams::default()).unwrap()
 }
 
-/// What an honest leader of view 0 proposes at a height; `number` stands for the payload.
+/// Returns the block of an honest leader of view 0 at a height; `number` names the payload.
 pub(super) fn block(height: u64, number: u64) -> Block {
     Block {
         parent: BlockId::ZERO,
@@ -56,21 +56,21 @@ pub(super) fn commit(view: u64, height: u64, number: u64) -> PbftMessage {
     PbftMessage::Commit(vote(view, height, number))
 }
 
-/// Delivers a message that must be taken.
+/// Delivers a message that must be accepted.
 pub(super) fn take(harness: &mut Harness<Pbft>, from: u16, message: PbftMessage) {
-    let words = format!("{message:?}");
-    assert_eq!(harness.deliver(ReplicaId(from), message), Ok(()), "{words}");
+    let text = format!("{message:?}");
+    assert_eq!(harness.deliver(ReplicaId(from), message), Ok(()), "{text}");
 }
 
-/// Delivers a message that must be refused; nothing may come of it.
+/// Delivers a message that must be refused without any effect.
 pub(super) fn refuse(harness: &mut Harness<Pbft>, from: u16, message: PbftMessage, why: Reject) {
     harness.lines();
-    let words = format!("{message:?}");
-    assert_eq!(harness.deliver(ReplicaId(from), message), Err(why), "{words}");
-    assert_eq!(harness.lines(), Vec::<String>::new(), "{words}");
+    let text = format!("{message:?}");
+    assert_eq!(harness.deliver(ReplicaId(from), message), Err(why), "{text}");
+    assert_eq!(harness.lines(), Vec::<String>::new(), "{text}");
 }
 
-/// The messages that left since the last call, without STATUS.
+/// Returns the messages that have left since the last call, without STATUS.
 pub(super) fn sent(harness: &mut Harness<Pbft>) -> Vec<(To, PbftMessage)> {
     let mut sent = harness.sent();
     sent.retain(|(_, message)| !matches!(message, PbftMessage::Status(_)));
@@ -81,7 +81,7 @@ pub(super) fn to_all(messages: impl IntoIterator<Item = PbftMessage>) -> Vec<(To
     messages.into_iter().map(|message| (To::All, message)).collect()
 }
 
-/// What was decided since the last call: height and number of the payload's block.
+/// Returns the decisions since the last call: height and block.
 pub(super) fn decided(harness: &mut Harness<Pbft>) -> Vec<(u64, BlockId)> {
     let committed = harness.committed();
     let at = committed.into_iter().map(|what| match what {

@@ -1,10 +1,12 @@
-//! What sets the two variants apart: H ([`Linked`], registry entry `pbft`), in which votes are vouched for by the
-//! link, and S ([`AllSigned`], entry `pbft-signed`, §9), in which every vote is signed, so that a VIEW-CHANGE shows
-//! certificates instead of claims. They are two protocols: nothing signed in one is valid in the other.
+//! The two variants. In H ([`Linked`], registry entry `pbft`) the link authenticates votes. In S ([`AllSigned`], entry
+//! `pbft-signed`, §9) every vote is signed, so that a VIEW-CHANGE shows certificates instead of claims. They are two
+//! protocols: nothing signed in one is valid in the other.
 
-use super::PbftParams;
-use super::certified::{CERTIFIED_MAX, certified_bytes, check_certified, claim_certified};
-use super::message::{COMMIT, PRE_PREPARE, PREPARE, PbftMessage};
+use super::certificates::{certified_bytes, check_certified, claim_certified};
+use super::certified::CERTIFIED_MAX;
+use super::kinds::{COMMIT, PRE_PREPARE, PREPARE};
+use super::message::PbftMessage;
+use super::params::PbftParams;
 use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
 use super::view_message::{VIEW_CHANGE_BYTES_PER_HEIGHT, ViewChange};
 use quorate_consensus::{Auth, Claims, Message, Model, OpenError, Place, Spec};
@@ -13,39 +15,39 @@ use quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX;
 use quorate_types::{Committee, Height, Kind, PayloadId, ProtocolId, View, quorum};
 use std::fmt::Debug;
 
-/// See the module. Sealed by its methods: nobody else can build what they are given.
+/// A variant of PBFT. Sealed by its methods: other crates cannot build their arguments.
 pub trait Variant: Debug + Send + 'static {
     /// Name and properties.
     const SPEC: Spec;
     /// Whether PRE-PREPARE, PREPARE and COMMIT are signed.
     const SIGNED: bool = Self::SPEC.votes_are_signed;
-    /// The messages, with what binds their sender in this variant.
+    /// Messages with the authentication of this variant.
     type Message: Message + From<PbftMessage> + Into<PbftMessage>;
 
-    /// Whether a NEW-VIEW fits into a frame, whatever its view changes name of the window.
+    /// Checks that a NEW-VIEW fits into a frame even when its view changes name the whole window.
     ///
     /// # Errors
-    /// When it does not.
+    /// A window that does not fit.
     #[doc(hidden)]
     fn check_window(window: u64, committee: &Committee) -> Result<(), OpenError>;
-    /// What a VIEW-CHANGE has to show for its P, beyond its form.
+    /// Checks the certificates that a VIEW-CHANGE shows for its P.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first fault.
     #[doc(hidden)]
     fn check_shown(
         change: &ViewChange,
         committee: &Committee,
         params: &PbftParams,
     ) -> Result<(), &'static str>;
-    /// What a set of view changes leaves to be decided at a height; `None` when it says too little.
+    /// Picks the block that a set of view changes leaves to be decided at a height; `None` when the set is too small.
     #[doc(hidden)]
     fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<Pick>;
 }
 
 const SPEC: Spec = Spec {
     name: ProtocolId::new("pbft"),
-    summary: "PBFT with votes vouched for by links, a pipelined window and signed view changes",
+    summary: "PBFT with votes authenticated by links, a pipelined window and signed view changes",
     model: Model::PartialSynchrony,
     faults: quorum::byzantine_faults,
     checkpoint_quorum: quorum::byzantine,
@@ -59,9 +61,10 @@ const SPEC: Spec = Spec {
     shared_params: &[],
 };
 
-/// A NEW-VIEW shows a view change of each replica, each with so many bytes for each height of the window.
+/// Checks that a NEW-VIEW with a view change of each replica fits into a frame. `bytes` is the size of a view change for each
+/// height of the window, and `most` a further bound of the window.
 fn check_window(window: u64, committee: &Committee, bytes: usize, most: usize) -> Result<(), OpenError> {
-    // Beside the entries: proof, signatures and what the view takes over.
+    // Half of the frame is for proofs, signatures and the blocks that the view takes over.
     let room = FRAME_CONSENSUS_BYTES_MAX / 2;
     let fits = room.checked_div(bytes.saturating_mul(committee.n())).unwrap_or(0).min(most);
     if window <= u64::try_from(fits).unwrap_or(u64::MAX) {
@@ -72,7 +75,7 @@ fn check_window(window: u64, committee: &Committee, bytes: usize, most: usize) -
     Err(OpenError::Params { name: "window".to_owned(), expected })
 }
 
-/// Variant H: votes are the sender's word on its link, P and Q are claims.
+/// Variant H: the link authenticates votes, P and Q are claims.
 #[derive(Debug)]
 pub struct Linked;
 
@@ -93,7 +96,7 @@ impl Variant for Linked {
     }
 }
 
-/// Variant S: all votes are signed, P is shown by certificates, and nobody needs Q.
+/// Variant S: all votes are signed, certificates show P, and Q is not needed.
 #[derive(Debug)]
 pub struct AllSigned;
 
@@ -123,7 +126,7 @@ impl Variant for AllSigned {
     }
 }
 
-/// A message of variant S: the same words, with a signature under each vote.
+/// A message of variant S: the same content, with a signature under each vote.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SignedMessage(pub PbftMessage);
 

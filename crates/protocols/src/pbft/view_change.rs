@@ -1,29 +1,45 @@
-//! Leaving a view (§8): VIEW-CHANGE, who joins, and the timer of the view that is to come.
+//! Leaving a view (§8): VIEW-CHANGE, joining, and the timer of the view to come.
 
 use super::certified::Certified;
+use super::state::InView;
 use super::variant::Variant;
-use super::view_message::{Entry, Evidence, Q_PER_HEIGHT_MAX, ViewChange, q_entries_max};
+use super::view_message::{BlockClaim, EntryProof, NewView, Q_PER_HEIGHT_MAX, ViewChange, q_entries_max};
 use super::{MS, Pbft, PbftMessage, PbftRecord, Timer, noted, reason};
 use quorate_consensus::{Cx, Reject, Signed, To};
 use quorate_types::{Height, ReplicaId, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// View changes of each replica: the one for the current view, and the one for its highest view. Whatever a
-/// replica sends, it takes the room of two.
+/// View changes, own ones and received ones.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct ViewChanges {
+    /// The newest own VIEW-CHANGE, to be sent again unchanged.
+    pub(super) own: Option<Box<ViewChange>>,
+    /// The newest own NEW-VIEW, to be sent again unchanged.
+    pub(super) own_new_view: Option<Box<NewView>>,
+    /// VIEW-CHANGEs of all replicas.
+    pub(super) received: ReceivedChanges,
+    /// Reason for the last view change; empty before the first.
+    pub(super) last_reason: &'static str,
+    /// Number of views left since the replica was opened.
+    pub(super) count: u64,
+}
+
+/// View changes of each replica: the one for the current view, and the one for its highest view. A replica takes the room of
+/// two, whatever it sends.
+#[derive(Debug, Default)]
+pub(super) struct ReceivedChanges {
     of: BTreeMap<ReplicaId, Kept>,
 }
 
 #[derive(Debug)]
 struct Kept {
-    /// For the view that was current when it came; useless when that view is over.
+    /// View change for the view that was current at its arrival; of no use when that view is over.
     current: Option<Arc<Signed<ViewChange>>>,
     highest: Arc<Signed<ViewChange>>,
 }
 
-/// What became of a view change.
+/// Result of keeping a view change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arrival {
     New,
@@ -31,8 +47,8 @@ enum Arrival {
     Useless,
 }
 
-impl Changes {
-    /// Keeps a view change if it is the first one of its sender for the current view, or for its highest.
+impl ReceivedChanges {
+    /// Keeps a view change if it is the first one of its sender for the current view, or for the sender's highest view.
     fn keep(&mut self, change: Signed<ViewChange>, current: View) -> Arrival {
         let (by, view) = (change.by, change.body.view);
         let Some(kept) = self.of.get_mut(&by) else {
@@ -59,7 +75,7 @@ impl Changes {
         }
     }
 
-    /// The current view is another one.
+    /// Makes `view` the current view.
     fn move_to(&mut self, view: View) {
         for kept in self.of.values_mut() {
             if kept.highest.body.view == view {
@@ -70,18 +86,18 @@ impl Changes {
         }
     }
 
-    /// Those for exactly this view, in the order of their senders.
+    /// Returns the view changes for exactly this view, in the order of their senders.
     pub(super) fn of_view(&self, view: View) -> Vec<Arc<Signed<ViewChange>>> {
         let current = self.of.values().filter_map(|kept| kept.current.as_ref());
         current.filter(|change| change.body.view == view).map(Arc::clone).collect()
     }
 
-    /// Distinct senders of one for this view or a later one.
+    /// Counts the distinct senders of a view change for this view or a later one.
     fn count_at_least(&self, view: View) -> usize {
         self.of.values().filter(|kept| kept.highest.body.view >= view).count()
     }
 
-    /// Who has left this view for a later one.
+    /// Returns the replicas that have left this view for a later one.
     pub(super) fn beyond(&self, view: View) -> impl Iterator<Item = ReplicaId> {
         self.of
             .values()
@@ -90,13 +106,13 @@ impl Changes {
             .map(|change| change.by)
     }
 
-    /// Up to `most` for this view or later ones, of distinct senders, in the order of their ids.
+    /// Returns up to `most` view changes for this view or later ones, of distinct senders, in the order of their ids.
     pub(super) fn of_at_least(&self, view: View, most: usize) -> Vec<Signed<ViewChange>> {
         let later = self.of.values().filter(|kept| kept.highest.body.view >= view);
         later.take(most).map(|kept| Signed::clone(&kept.highest)).collect()
     }
 
-    /// The greatest view such that so many distinct senders have sent one for it or a later one.
+    /// Returns the greatest view for which, or for a later one, so many distinct senders have sent a view change.
     fn reached_by(&self, senders: usize) -> Option<View> {
         let mut views: Vec<View> = self.of.values().map(|kept| kept.highest.body.view).collect();
         views.sort_unstable_by(|a, b| b.cmp(a));
@@ -105,90 +121,87 @@ impl Changes {
 }
 
 impl<V: Variant> Pbft<V> {
-    /// Leaves the current view for `view`, for good: no vote of an older view is ever made again.
+    /// Leaves the current view for `view`, for good: the replica never votes in an older view again.
     pub(super) fn start_view_change(
         &mut self,
         cx: &mut Cx<'_, Self>,
         view: View,
         why: &'static str,
-        evidence: Evidence,
+        proof: EntryProof,
     ) {
-        assert!(view > self.view, "views only grow");
+        assert!(view > self.current.view, "views only grow");
         self.leave_view(cx, view);
-        self.move_to(cx, view, false, why, evidence);
-        self.say_view_change(cx);
-        self.note(cx, noted::VIEW_CHANGE, self.stable);
+        self.move_to(cx, view, false, why, proof);
+        self.send_view_change(cx);
+        self.note(cx, noted::VIEW_CHANGE, self.progress.stable);
         self.arm_resend(cx);
-        // V5: the own one counts from its own copy; those of others may be enough for the timer already.
+        // V5: the own view change counts from its own copy. Those of others may suffice for the timer already.
         self.arm_when_quorum_left(cx);
     }
 
-    fn say_view_change(&mut self, cx: &mut Cx<'_, Self>) {
+    fn send_view_change(&mut self, cx: &mut Cx<'_, Self>) {
         let change = ViewChange {
-            view: self.view,
+            view: self.current.view,
             proof: self.proof.clone(),
             prepared: self.claims_of_p(),
             pre_prepared: if V::SIGNED { Vec::new() } else { self.claims_of_q() },
             certified: self.certificates(),
         };
-        // V1. §4: view, evidence and the own VIEW-CHANGE are durable before it leaves; it is held behind the records
-        // of all that it names as well.
+        // V1. §4: view, proof and the own VIEW-CHANGE are durable before it leaves. It is held behind the records of all
+        // blocks that it names as well.
         cx.record(&PbftRecord::ViewChange(Box::new(change.clone())));
-        self.own_change = Some(Box::new(change.clone()));
+        self.changes.own = Some(Box::new(change.clone()));
         cx.send(To::All, PbftMessage::ViewChange(Box::new(change)).into());
     }
 
-    /// The current view is another one: records why.
+    /// Makes `view` the current view and records it with the proof that lets this replica in.
     pub(super) fn move_to(
         &mut self,
         cx: &mut Cx<'_, Self>,
         view: View,
         normal: bool,
         why: &'static str,
-        evidence: Evidence,
+        proof: EntryProof,
     ) {
-        self.view = view;
-        self.leader = self.leader_of(cx, view);
-        self.normal = normal;
+        self.current = InView::new(view, self.leader_of(cx, view), normal, proof, cx.now());
         self.read_leader_first(cx);
         if normal {
             self.begun = view;
         }
-        self.evidence = evidence;
         if why != reason::BEGUN {
-            self.last_view_change = why;
-            self.view_changes = self.view_changes.saturating_add(1);
+            self.changes.last_reason = why;
+            self.changes.count = self.changes.count.saturating_add(1);
         }
-        self.taken_over = None;
         self.low_view = self.lowest_view();
-        self.changes.move_to(view);
+        self.changes.received.move_to(view);
         self.early.retain(|(early, ..)| *early >= view);
-        let evidence = self.evidence.clone();
-        cx.record(&PbftRecord::Entered { view, normal, evidence });
+        let proof = self.current.proof.clone();
+        cx.record(&PbftRecord::Entered { view, normal, proof });
     }
 
-    /// Everybody waits for the leader's proposals, and the leader for the votes of a quorum.
+    /// Makes the intake read the leader's messages first: all wait for its proposals. The leader itself waits for the votes of
+    /// a quorum.
     pub(super) fn read_leader_first(&self, cx: &mut Cx<'_, Self>) {
-        cx.urgent((self.leader != cx.me()).then_some(self.leader));
+        cx.urgent((self.current.leader != cx.me()).then_some(self.current.leader));
     }
 
-    /// P above h.
-    fn claims_of_p(&self) -> Vec<Entry> {
+    /// Returns P above h.
+    fn claims_of_p(&self) -> Vec<BlockClaim> {
         let entries = self.instances.iter().filter_map(|(height, instance)| {
             let (block, view) = instance.prepared?;
-            Some(Entry { height: *height, block, view })
+            Some(BlockClaim { height: *height, block, view })
         });
         entries.collect()
     }
 
-    /// Variant S: what shows P.
+    /// Returns the certificates of P, in variant S.
     fn certificates(&self) -> Vec<Certified> {
         let certified = self.instances.values().filter_map(|instance| instance.certified.as_deref());
         certified.cloned().collect()
     }
 
-    /// Q above h, by height and block: the newest views if there are too many.
-    fn claims_of_q(&self) -> Vec<Entry> {
+    /// Returns Q above h, by height and block: the entries of the newest views if there are too many.
+    fn claims_of_q(&self) -> Vec<BlockClaim> {
         let mut claims = Vec::new();
         for (height, instance) in &self.instances {
             claims.extend(claims_at(*height, instance));
@@ -207,31 +220,31 @@ impl<V: Variant> Pbft<V> {
         cx.timers().set(Timer::Resend, at);
     }
 
-    /// V1. §8: the same bytes, every `status_ms`, until the view begins.
+    /// V1. §8: sends the same bytes again, every `status_ms`, until the view begins.
     pub(super) fn on_resend_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        if !self.normal {
+        if !self.current.normal {
             self.resend_view_change(cx);
             self.arm_resend(cx);
         }
     }
 
     pub(super) fn resend_view_change(&self, cx: &mut Cx<'_, Self>) {
-        if let Some(change) = self.own_change.clone().filter(|change| change.view == self.view) {
+        if let Some(change) = self.changes.own.clone().filter(|change| change.view == self.current.view) {
             cx.send(To::All, PbftMessage::ViewChange(change).into());
         }
-        if let Some(new) = self.own_new_view.clone().filter(|new| new.view == self.view) {
+        if let Some(new) = self.changes.own_new_view.clone().filter(|new| new.view == self.current.view) {
             cx.send(To::All, PbftMessage::NewView(new).into());
         }
     }
 
-    /// After a restart in the middle of a view change (§15). The log may end between two records of one step: what was
-    /// held behind all of them has never left, so what is missing is made now.
+    /// Resumes after a restart in the middle of a view change (§15). The log may end between two records of one step. A message
+    /// held behind all of them has never left, so missing ones are made now.
     pub(super) fn resume_view_change(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.own_change.as_ref().is_none_or(|change| change.view != self.view) {
-            self.say_view_change(cx);
+        if self.changes.own.as_ref().is_none_or(|change| change.view != self.current.view) {
+            self.send_view_change(cx);
             return self.arm_resend(cx);
         }
-        if let Some(new) = self.own_new_view.clone().filter(|new| new.view == self.view) {
+        if let Some(new) = self.changes.own_new_view.clone().filter(|new| new.view == self.current.view) {
             self.pre_prepare_all(cx, &new.picks);
         }
         self.resend_view_change(cx);
@@ -247,11 +260,13 @@ impl<V: Variant> Pbft<V> {
         change.body.check(self.window).map_err(Reject::Invalid)?;
         V::check_shown(&change.body, cx.committee(), &self.params).map_err(Reject::Invalid)?;
         let is_own = change.by == cx.me();
-        if change.body.view < self.view || (change.body.view == self.view && self.normal) {
+        if change.body.view < self.current.view
+            || (change.body.view == self.current.view && self.current.normal)
+        {
             return Err(Reject::Stale);
         }
         // V2. The first valid one of a sender and view counts.
-        match self.changes.keep(change, self.view) {
+        match self.changes.received.keep(change, self.current.view) {
             Arrival::New => {}
             Arrival::Known if is_own => {}
             Arrival::Known => return Err(Reject::Duplicate),
@@ -264,31 +279,34 @@ impl<V: Variant> Pbft<V> {
         Ok(())
     }
 
-    /// V3. f + 1 replicas have left for later views: one honest replica has, for a reason.
+    /// V3. Joins f + 1 replicas that have left for later views: one of them is honest and has a reason.
     fn check_join(&mut self, cx: &mut Cx<'_, Self>) {
         let weak = cx.committee().weak();
-        let Some(view) = self.changes.reached_by(weak).filter(|view| *view > self.view) else {
+        let Some(view) = self.changes.received.reached_by(weak).filter(|view| *view > self.current.view)
+        else {
             return;
         };
-        let evidence = Evidence::ViewChanges(self.changes.of_at_least(view, weak));
-        self.start_view_change(cx, view, reason::JOINED, evidence);
+        let proof = EntryProof::ViewChanges(self.changes.received.of_at_least(view, weak));
+        self.start_view_change(cx, view, reason::JOINED, proof);
     }
 
-    /// V4. Only when a quorum has left all views below this one does its timer run: nobody runs ahead alone, and a
-    /// cut-off minority does not back off. §8: view changes for later views count as well, or views that differ by
-    /// two among honest replicas would never come together.
+    /// V4. Starts the timer of the view only when a quorum has left all views below it: no replica runs ahead alone, and a
+    /// cut-off minority does not back off. §8: view changes for later views count as well, or honest replicas two views apart
+    /// would never meet.
     fn arm_when_quorum_left(&mut self, cx: &mut Cx<'_, Self>) {
-        if !self.normal && self.changes.count_at_least(self.view) >= cx.committee().quorum() {
+        if !self.current.normal
+            && self.changes.received.count_at_least(self.current.view) >= cx.committee().quorum()
+        {
             self.arm_view_timer(cx);
         }
     }
 }
 
-/// The entries of Q at one height: those of the newest views if there are too many.
-fn claims_at(height: Height, instance: &super::Instance) -> Vec<Entry> {
+/// Returns the entries of Q at one height: those of the newest views if there are too many.
+fn claims_at(height: Height, instance: &super::Instance) -> Vec<BlockClaim> {
     let entries = instance.pre_prepared.iter();
-    let mut claims: Vec<Entry> =
-        entries.map(|(block, view)| Entry { height, block: *block, view: *view }).collect();
+    let mut claims: Vec<BlockClaim> =
+        entries.map(|(block, view)| BlockClaim { height, block: *block, view: *view }).collect();
     claims.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.view));
     claims.truncate(Q_PER_HEIGHT_MAX);
     claims.sort_unstable_by_key(|entry| entry.block);

@@ -1,80 +1,79 @@
-//! What replicas say to change the view (`pbft` variant H, §2, §8).
+//! Messages that change the view (`pbft` variant H, §2, §8).
 //!
-//! The statements of a VIEW-CHANGE are signed, because they travel inside NEW-VIEW and ENTRY. P and Q are the
-//! sender's word only: nobody can check them, and `select` survives f liars.
+//! A VIEW-CHANGE is signed, because it travels inside NEW-VIEW and ENTRY. P and Q are claims of the sender: no replica can
+//! check them, and `select` survives f liars.
 
 use super::certified::{CERTIFIED_MAX, Certified};
-use super::message::{NEW_VIEW, VIEW_CHANGE};
+use super::kinds::{NEW_VIEW, VIEW_CHANGE};
 use quorate_consensus::{CheckpointProof, Claims, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_length, put_list};
 use quorate_types::digest::context;
 use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{BlockId, Digest, Height, ReplicaId, Signature, Statement, View};
 
-/// Blocks of one height that Q may name (§8); beyond it the oldest are left out.
+/// Blocks of one height that Q may name (§8); beyond it the oldest are omitted.
 pub(super) const Q_PER_HEIGHT_MAX: usize = 64;
-/// Entries of Q for each height of the window that one VIEW-CHANGE may name in all (§8): a liar's must not make a
-/// NEW-VIEW so large that its leader can neither write it down nor send it. An honest replica has more only where
-/// every height of the window was pre-prepared with so many different blocks and none of them decided; then it leaves
-/// out the oldest.
+/// Entries of Q that one VIEW-CHANGE may name, on average for each height of the window (§8). A liar must not make a NEW-VIEW
+/// so large that its leader can neither record nor send it. An honest replica has more entries only where every height of
+/// the window was pre-prepared with so many different blocks and none of them decided. Then it omits the oldest.
 const Q_ENTRIES_PER_HEIGHT: usize = 4;
 
-/// Entries of Q that one VIEW-CHANGE may name.
+/// Returns the largest number of entries of Q in one VIEW-CHANGE.
 pub(super) fn q_entries_max(window: u64) -> usize {
     usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(Q_ENTRIES_PER_HEIGHT)
 }
 
-/// Bytes that a VIEW-CHANGE of variant H has for each height of the window at most.
+/// Largest size of a VIEW-CHANGE of variant H, in bytes for each height of the window.
 pub(super) const VIEW_CHANGE_BYTES_PER_HEIGHT: usize = (1 + Q_ENTRIES_PER_HEIGHT) * ENTRY_BYTES;
 
-/// Entries of P or Q in one message. The bytes of a frame bound them long before; this bounds the count.
+/// Largest number of entries of P or Q in one message. The size of a frame is a far tighter bound.
 const ENTRIES_MAX: usize = 1 << 20;
-/// Bytes of an [`Entry`].
+/// Bytes of a [`BlockClaim`].
 const ENTRY_BYTES: usize = 8 + 32 + 8;
-/// About so many bytes has a VIEW-CHANGE beside its entries.
+/// Approximate size of a VIEW-CHANGE without its entries, in bytes.
 const CHANGE_BYTES: usize = 512;
 
-/// An entry of P or Q: a block, and the latest view in which it prepared or was pre-prepared.
+/// An entry of P or Q: a block, with the latest view in which it prepared (P) or was pre-prepared (Q).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// At which height.
+pub struct BlockClaim {
+    /// Height of the block.
     pub height: Height,
-    /// Which block.
+    /// The block.
     pub block: BlockId,
-    /// In which view.
+    /// The latest view.
     pub view: View,
 }
 
-/// A VIEW-CHANGE: I have left all views below this one, and this is what binds me.
+/// A VIEW-CHANGE: the sender has left all views below this one, and claims P and Q.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ViewChange {
     /// The view to enter.
     pub view: View,
-    /// The sender's stable checkpoint; its height is h.
+    /// Proof of the sender's stable checkpoint; its height is h.
     pub proof: CheckpointProof,
-    /// P: what prepared in the latest view in which anything did, at most one entry per height, by height.
-    pub prepared: Vec<Entry>,
-    /// Q: what was pre-prepared, by height and block; empty in variant S.
-    pub pre_prepared: Vec<Entry>,
-    /// Variant S: what shows each entry of P, in their order; empty in variant H.
+    /// P: for each height the block that prepared in the latest view in which one did, by height.
+    pub prepared: Vec<BlockClaim>,
+    /// Q: blocks that were pre-prepared, by height and block; empty in variant S.
+    pub pre_prepared: Vec<BlockClaim>,
+    /// Variant S: certificates of the entries of P, in their order; empty in variant H.
     pub certified: Vec<Certified>,
 }
 
-/// A NEW-VIEW: these view changes begin the view, and this is what they leave to be decided.
+/// A NEW-VIEW: the view changes that begin a view, and the blocks that they leave to be decided.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewView {
     /// The view.
     pub view: View,
     /// V: at least Q view changes for exactly this view, by sender.
     pub changes: Vec<Signed<ViewChange>>,
-    /// X: what `select` says of them, from the first height above their newest stable checkpoint on.
+    /// X: result of `select`, from the first height above their newest stable checkpoint on.
     pub picks: Vec<(Height, BlockId)>,
 }
 
-/// Why an honest replica may be in a view: to be judged by whoever is behind (§8).
+/// Proof that lets an honest replica into a view, to be checked by a replica that is behind (§8).
 #[derive(Clone, PartialEq, Debug)]
-pub enum Evidence {
-    /// The first view needs none, nor does leaving it by suspicions.
+pub enum EntryProof {
+    /// No proof: for the first view, and for a view entered from it by suspicions.
     Nothing,
     /// The NEW-VIEW of this view, or of the one before.
     NewView(Box<Signed<NewView>>),
@@ -83,10 +82,10 @@ pub enum Evidence {
 }
 
 impl ViewChange {
-    /// What the sender signs: H(h, proof, P, Q) fills the slot of its view.
+    /// Returns the statement of the sender: H(h, proof, P, Q) fills the slot of its view.
     #[must_use]
     pub fn statement(&self) -> Statement {
-        // It is asked for often, and grows with the window.
+        // The statement is computed often, and its input grows with the window.
         let entries = self.prepared.len().saturating_add(self.pre_prepared.len());
         let mut bytes = Vec::with_capacity(entries.saturating_mul(ENTRY_BYTES).saturating_add(CHANGE_BYTES));
         bytes.extend_from_slice(b"pbft view change");
@@ -94,29 +93,29 @@ impl ViewChange {
         Statement::new(VIEW_CHANGE, self.view, Height::ZERO, Digest::of(&context::PROTOCOL, &bytes))
     }
 
-    /// h.
+    /// Returns h.
     #[must_use]
     pub fn stable(&self) -> Height {
         self.proof.checkpoint.height
     }
 
-    /// The entry of P at a height.
-    pub(super) fn prepared_at(&self, height: Height) -> Option<&Entry> {
+    /// Returns the entry of P at a height.
+    pub(super) fn prepared_at(&self, height: Height) -> Option<&BlockClaim> {
         let at = self.prepared.binary_search_by_key(&height, |entry| entry.height).ok()?;
         self.prepared.get(at)
     }
 
-    /// The entry of Q for a block at a height.
-    pub(super) fn pre_prepared_at(&self, height: Height, block: BlockId) -> Option<&Entry> {
+    /// Returns the entry of Q for a block at a height.
+    pub(super) fn pre_prepared_at(&self, height: Height, block: BlockId) -> Option<&BlockClaim> {
         let key = (height, block);
         let at = self.pre_prepared.binary_search_by_key(&key, |entry| (entry.height, entry.block)).ok()?;
         self.pre_prepared.get(at)
     }
 
-    /// Everything that §8 asks of a VIEW-CHANGE beyond its signatures.
+    /// Checks all that §8 demands of a VIEW-CHANGE beyond its signatures.
     pub(super) fn check(&self, window: u64) -> Result<(), &'static str> {
         let stable = self.stable();
-        let is_outside = |entry: &&Entry| {
+        let is_outside = |entry: &&BlockClaim| {
             entry.height <= stable || entry.height.since(stable) > window || entry.view >= self.view
         };
         if self.view == View::ZERO {
@@ -125,9 +124,10 @@ impl ViewChange {
         if self.prepared.iter().chain(&self.pre_prepared).any(|entry| is_outside(&entry)) {
             return Err("entry outside of the view change");
         }
-        let ascends =
-            |entries: &[Entry]| entries.windows(2).all(|pair| matches!(pair, [a, b] if a.key() < b.key()));
-        // At most one entry of P per height; with the order this is all that makes P a function.
+        let ascends = |entries: &[BlockClaim]| {
+            entries.windows(2).all(|pair| matches!(pair, [a, b] if a.key() < b.key()))
+        };
+        // At most one entry of P per height: in this order P is a function of the height.
         let single = self.prepared.windows(2).all(|pair| matches!(pair, [a, b] if a.height < b.height));
         if !single || !ascends(&self.pre_prepared) {
             return Err("entries out of order");
@@ -142,14 +142,14 @@ impl ViewChange {
     }
 }
 
-impl Entry {
+impl BlockClaim {
     fn key(&self) -> (Height, BlockId) {
         (self.height, self.block)
     }
 }
 
 impl NewView {
-    /// What the leader signs: H(V ids, X) fills the slot of its view.
+    /// Returns the statement of the leader: H(V ids, X) fills the slot of its view.
     #[must_use]
     pub fn statement(&self) -> Statement {
         let mut bytes = b"pbft new view".to_vec();
@@ -162,13 +162,13 @@ impl NewView {
         Statement::new(NEW_VIEW, self.view, Height::ZERO, Digest::of(&context::PROTOCOL, &bytes))
     }
 
-    /// Every signature inside is checked before a handler sees it.
+    /// Claims every signature inside, to be checked before a handler sees the message.
     pub(super) fn claims(&self, claims: &mut Claims<'_>) {
         claim_all(&self.changes, claims);
     }
 }
 
-impl Evidence {
+impl EntryProof {
     pub(super) fn claims(&self, claims: &mut Claims<'_>) {
         match self {
             Self::Nothing => {}
@@ -188,7 +188,7 @@ fn claim_all(changes: &[Signed<ViewChange>], claims: &mut Claims<'_>) {
     }
 }
 
-impl Wire for Entry {
+impl Wire for BlockClaim {
     fn encode(&self, out: &mut Vec<u8>) {
         self.height.encode(out);
         self.block.encode(out);
@@ -203,8 +203,8 @@ impl Wire for Entry {
     }
 }
 
-fn entries(reader: &mut Reader<'_>) -> Result<Vec<Entry>, DecodeError> {
-    reader.list("entries of P or Q", ENTRIES_MAX, ENTRY_BYTES, Entry::decode)
+fn entries(reader: &mut Reader<'_>) -> Result<Vec<BlockClaim>, DecodeError> {
+    reader.list("entries of P or Q", ENTRIES_MAX, ENTRY_BYTES, BlockClaim::decode)
 }
 
 impl Wire for ViewChange {
@@ -226,10 +226,10 @@ impl Wire for ViewChange {
     }
 }
 
-/// Bytes of a [`Certified`] at least: two statements of a kind, view, height, scope and subject.
+/// Smallest size of a [`Certified`]: two statements of kind, view, height, scope and subject.
 const CERTIFIED_BYTES_MIN: usize = 2 * (8 + 8 + 32 + 32);
 
-/// Bytes of a signed view change at least: sender, view, three counts and the signature.
+/// Smallest size of a signed view change: sender, view, three counts and the signature.
 const SIGNED_BYTES_MIN: usize = 2 + 8 + 4 + 4 + 4 + 64;
 
 fn put_signed<T: Wire>(out: &mut Vec<u8>, signed: &Signed<T>) {
@@ -250,7 +250,7 @@ fn put_changes(out: &mut Vec<u8>, changes: &[Signed<ViewChange>]) {
     }
 }
 
-/// View changes of distinct senders, in the order of their ids: the form says that nobody counts twice.
+/// Decodes view changes of distinct senders, in the order of their ids: no sender counts twice.
 fn read_changes(reader: &mut Reader<'_>) -> Result<Vec<Signed<ViewChange>>, DecodeError> {
     let changes = reader.list("view changes", REPLICAS_MAX, SIGNED_BYTES_MIN, read_signed)?;
     let distinct =
@@ -283,7 +283,7 @@ impl Wire for NewView {
     }
 }
 
-impl Wire for Evidence {
+impl Wire for EntryProof {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Nothing => out.push(0),
@@ -302,7 +302,7 @@ impl Wire for Evidence {
             0 => Ok(Self::Nothing),
             1 => read_signed(reader).map(|signed| Self::NewView(Box::new(signed))),
             2 => read_changes(reader).map(Self::ViewChanges),
-            _ => Err(DecodeError::Tag("entry evidence")),
+            _ => Err(DecodeError::Tag("entry proof")),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a liar, a client that helps it, or an unlucky moment could do to the others' progress.
 
 use crate::support::{begin, both, go, incr, put, r, settle, wait_for, world, world_of};
-use quorate_consensus::{CheckpointProof, Entry as Registered, To};
-use quorate_protocols::pbft::{Entry, PbftMessage, SUSPECT, ViewChange};
+use quorate_consensus::{CheckpointProof, Entry, To};
+use quorate_protocols::pbft::{BlockClaim, PbftMessage, SUSPECT, ViewChange};
 use quorate_sim::{Survives, World, ms, secs};
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::wire::frame;
@@ -15,7 +15,7 @@ fn view(world: &World, id: u16) -> View {
 
 /// Power goes while a replica writes down that it leaves a view, and only a part of that is on disk. The two others
 /// that are left need its VIEW-CHANGE, and get it when it is back.
-fn power_goes_while_a_view_is_left(entry: &Registered) {
+fn power_goes_while_a_view_is_left(entry: &Entry) {
     let mut torn = 0;
     for seed in 0..12 {
         for step in 1..=2 {
@@ -53,14 +53,14 @@ fn a_bundle_that_one_backup_alone_was_given_replaces_nobody() {
     let mut world = world(9_100, |_| {});
     begin(&mut world);
     settle(&mut world);
-    world.take_over(r(3));
+    world.take_control(r(3));
     let (session, key) = (world.session(3).unwrap(), world.client_id(3).unwrap());
     let mut seen = BTreeSet::new();
     for round in 0..100u64 {
         let ids = world.submit(0, &[incr("n")]);
         wait_for(&mut world, &ids, secs(10));
         let highest = (0..3).map(|id| view(&world, id)).max().unwrap();
-        world.say(r(3), To::All, &PbftMessage::Suspect { view: highest, on: true });
+        world.send_as(r(3), To::All, &PbftMessage::Suspect { view: highest, on: true });
         if round.is_multiple_of(10) {
             let mut builder =
                 BundleBuilder::new(BundleKind::Requests, key, session, BundleNo(100 + round / 10));
@@ -68,7 +68,7 @@ fn a_bundle_that_one_backup_alone_was_given_replaces_nobody() {
             let sealed = world.bundle_signed_by(3, builder.finish());
             let leader = highest.0 % 4;
             let victim = (0..3).find(|id| u64::from(*id) != leader).unwrap();
-            world.say_frame(r(3), To::One(r(victim)), frame::BUNDLE, sealed.slice(1..));
+            world.send_frame_as(r(3), To::One(r(victim)), frame::BUNDLE, sealed.slice(1..));
         }
         seen.insert(highest);
         go(world.run_for(ms(100)), &world);
@@ -86,9 +86,9 @@ fn a_fat_view_change_stops_nobody() {
         });
         begin(&mut world);
         settle(&mut world);
-        world.take_over(r(0));
+        world.take_control(r(0));
         let entries = (1..=heights).flat_map(|height| {
-            (0..blocks).map(move |number| Entry {
+            (0..blocks).map(move |number| BlockClaim {
                 height: Height(height),
                 block: BlockId(Digest([number; 32])),
                 view: View(0),
@@ -101,7 +101,7 @@ fn a_fat_view_change_stops_nobody() {
             pre_prepared: entries.collect(),
             certified: Vec::new(),
         };
-        world.say(r(0), To::All, &PbftMessage::ViewChange(Box::new(change)));
+        world.send_as(r(0), To::All, &PbftMessage::ViewChange(Box::new(change)));
         let ids = world.submit(1, &[incr("n")]);
         wait_for(&mut world, &ids, secs(10));
         assert_eq!(view(&world, 2), View(1), "{blocks} blocks at {heights} heights");
@@ -117,7 +117,7 @@ fn dead_proposals_cost_little() {
     });
     begin(&mut world);
     settle(&mut world);
-    world.take_over(r(0));
+    world.take_control(r(0));
     let next = world.height().next();
     for number in 1..=200u64 {
         let block = Block {
@@ -129,7 +129,7 @@ fn dead_proposals_cost_little() {
             payload: PayloadId(Digest([u8::try_from(number).unwrap(); 32])),
             extra: Digest::ZERO,
         };
-        world.say(r(0), To::All, &PbftMessage::PrePrepare { view: View(0), block });
+        world.send_as(r(0), To::All, &PbftMessage::PrePrepare { view: View(0), block });
     }
     let ids = world.submit(1, &[incr("n")]);
     wait_for(&mut world, &ids, secs(10));

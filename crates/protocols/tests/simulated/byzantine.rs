@@ -4,7 +4,7 @@
 use crate::side_by_side::{run_all, run_until};
 use crate::support::{begin, go, incr, pbft, r, wait_for, world};
 use quorate_sim::Report;
-use quorate_sim::seed::{self, Cast, Standard};
+use quorate_sim::seed::{self, ByzantineChoice, StandardRun};
 use quorate_sim::{Bytes, Byzantine, Failure, Fault, Oracle, Transport, Verdict, World, ms, secs};
 use quorate_types::wire::frame;
 use quorate_types::{ReplicaId, Time};
@@ -12,8 +12,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-fn with(n: Option<usize>, cast: Cast) -> impl Fn(u64) -> Report + Sync {
-    move |seed| Standard::with(pbft(), n, cast, seed).unwrap().run()
+fn with(n: Option<usize>, hosts: ByzantineChoice) -> impl Fn(u64) -> Report + Sync {
+    move |seed| StandardRun::with(pbft(), n, hosts, seed).unwrap().run()
 }
 
 /// Standard seeds with f of each host: safety, liveness after the heal, and nobody accused.
@@ -21,13 +21,13 @@ fn with(n: Option<usize>, cast: Cast) -> impl Fn(u64) -> Report + Sync {
 fn seeds_with_f_of_each_host() {
     for (n, seeds) in [(None, 40), (Some(7), 4)] {
         for kind in Byzantine::ALL {
-            let cast = Cast::All(kind);
-            let reports = run_all(&(0..seeds).collect::<Vec<_>>(), with(n, cast));
+            let hosts = ByzantineChoice::All(kind);
+            let reports = run_all(&(0..seeds).collect::<Vec<_>>(), with(n, hosts));
             let failed: Vec<String> = reports
                 .iter()
                 .filter(|report| report.failure.is_some())
                 .map(|report| {
-                    format!("{report}\n    again: {}", seed::again_with("pbft", n, cast, report.seed))
+                    format!("{report}\n    again: {}", seed::again_with("pbft", n, hosts, report.seed))
                 })
                 .collect();
             assert!(failed.is_empty(), "{} of {seeds} failed:\n{}", failed.len(), failed.join("\n"));
@@ -45,20 +45,20 @@ fn seeds_with_f_of_each_host() {
 #[test]
 fn a_seed_decides_what_byzantine_hosts_do() {
     for (seed, kind) in Byzantine::ALL.into_iter().enumerate() {
-        let run = |seed| with(None, Cast::All(kind))(seed);
+        let run = |seed| with(None, ByzantineChoice::All(kind))(seed);
         let seed = 10 + seed as u64;
         assert_eq!(run(seed), run(seed), "{kind}");
-        assert_ne!(run(seed).trace_hash, with(None, Cast::Nobody)(seed).trace_hash);
+        assert_ne!(run(seed).trace_hash, with(None, ByzantineChoice::Nobody)(seed).trace_hash);
     }
 }
 
 /// Seeds until one of these oracles fires. More than f liars may answer in the place of the honest before these have
 /// executed anything: that is to be expected, and would hide what comes after.
-fn seeds_until(cast: Cast, oracles: &[Oracle], seeds: u64) -> Report {
+fn seeds_until(hosts: ByzantineChoice, oracles: &[Oracle], seeds: u64) -> Report {
     let fires =
         |report: &Report| report.failure.as_ref().is_some_and(|failure| oracles.contains(&failure.oracle));
     let run = |seed| {
-        let mut standard = Standard::with(pbft(), None, cast, seed).unwrap();
+        let mut standard = StandardRun::with(pbft(), None, hosts, seed).unwrap();
         standard.world().tolerate(Oracle::Durability);
         standard.run()
     };
@@ -68,7 +68,7 @@ fn seeds_until(cast: Cast, oracles: &[Oracle], seeds: u64) -> Report {
     reports
         .into_iter()
         .find(fires)
-        .unwrap_or_else(|| panic!("{cast}: none of {oracles:?} in {seeds} seeds: {all}"))
+        .unwrap_or_else(|| panic!("{hosts}: none of {oracles:?} in {seeds} seeds: {all}"))
 }
 
 /// What honest replicas notice of a fork, and what the oracles do.
@@ -76,10 +76,10 @@ const FORK: [Oracle; 2] = [Oracle::Agreement, Oracle::Stopped];
 
 #[test]
 fn agreement_notices_f_plus_one_twins_and_names_them() {
-    let report = seeds_until(Cast::Many(Byzantine::Twin, 2), &FORK, 200);
+    let report = seeds_until(ByzantineChoice::Many(Byzantine::Twin, 2), &FORK, 200);
     let liars: Vec<ReplicaId> = report.byzantine.keys().copied().collect();
-    let culprits: Vec<ReplicaId> = report.culprits.keys().copied().collect();
-    assert_eq!(culprits, liars, "who has said two things: {report:?}");
+    let equivocators: Vec<ReplicaId> = report.equivocators.keys().copied().collect();
+    assert_eq!(equivocators, liars, "who has said two things: {report:?}");
     assert!(report.facts().contains("for the same slot"), "{}", report.facts());
 }
 
@@ -88,10 +88,10 @@ fn agreement_notices_f_plus_one_twins_and_names_them() {
 fn liars_that_change_what_they_say_are_named() {
     let named: BTreeSet<ReplicaId> = (0..10)
         .flat_map(|seed| {
-            let report = with(None, Cast::Many(Byzantine::Own, 2))(seed);
-            assert!(report.culprits.keys().all(|id| report.byzantine.contains_key(id)), "{report:?}");
+            let report = with(None, ByzantineChoice::Many(Byzantine::Own, 2))(seed);
+            assert!(report.equivocators.keys().all(|id| report.byzantine.contains_key(id)), "{report:?}");
             assert!(report.facts().contains("more than the 1 that are tolerated"), "{}", report.facts());
-            report.culprits.into_keys()
+            report.equivocators.into_keys()
         })
         .collect();
     assert!(named.len() > 1, "{named:?}");
@@ -99,30 +99,30 @@ fn liars_that_change_what_they_say_are_named() {
 
 #[test]
 fn agreement_notices_f_plus_one_rollbacks() {
-    seeds_until(Cast::Many(Byzantine::Rollback, 2), &FORK, 2_000);
+    seeds_until(ByzantineChoice::Many(Byzantine::Rollback, 2), &FORK, 2_000);
 }
 
 /// The hosts that withhold do not for long enough: what they do changes with the mood.
 #[test]
 fn liveness_notices_f_plus_one_that_withhold() {
     for seed in 0..3 {
-        let mut standard = Standard::with(pbft(), None, Cast::Nobody, seed).unwrap();
+        let mut standard = StandardRun::with(pbft(), None, ByzantineChoice::Nobody, seed).unwrap();
         standard.world().hook(|now, frame| {
             let is_mute = now >= Time(secs(40)) && frame.from <= r(1);
             if is_mute { Verdict::Drop } else { Verdict::Pass }
         });
         let failure = standard.run().failure.unwrap();
         assert_eq!(failure.oracle, Oracle::Liveness, "{failure}");
-        assert!(failure.what.starts_with("waited in vain until a new operation is answered"), "{failure}");
+        assert!(failure.what.starts_with("waited in vain for: a new operation is answered"), "{failure}");
     }
 }
 
 /// A Byzantine replica that the oracles take for honest.
 fn trusted(kind: Byzantine, seed: u64) -> Report {
-    let mut standard = Standard::with(pbft(), None, Cast::All(kind), seed).unwrap();
+    let mut standard = StandardRun::with(pbft(), None, ByzantineChoice::All(kind), seed).unwrap();
     let world = standard.world();
     let id = world.replicas().find(|id| !world.is_honest(*id)).unwrap();
-    world.sabotage_trust(id);
+    world.trust_liar(id);
     // The disk of its second replica is another one: that is noticed first, and would hide what is said twice.
     world.tolerate(Oracle::Held);
     standard.run()
@@ -150,9 +150,9 @@ fn same_slot_notices_a_twin_that_is_taken_for_honest() {
 fn accusation_notices_an_honest_replica_that_is_held_for_a_liar() {
     let mut world = world(380, |_| {});
     begin(&mut world);
-    world.take_over(r(3));
-    world.sabotage_trust(r(3));
-    world.say_frame(
+    world.take_control(r(3));
+    world.trust_liar(r(3));
+    world.send_frame_as(
         r(3),
         quorate_consensus::To::One(r(1)),
         frame::PROTOCOL,
@@ -165,7 +165,7 @@ fn accusation_notices_an_honest_replica_that_is_held_for_a_liar() {
 /// A world with one Byzantine replica from the beginning.
 fn one(seed: u64, id: ReplicaId, kind: Byzantine) -> World {
     let mut world = world(seed, |settings| {
-        settings.byzantine.insert(id, kind);
+        settings.byzantine.replicas.insert(id, kind);
     });
     begin(&mut world);
     world
@@ -197,7 +197,7 @@ fn half_of_what_is_changed_reaches_a_handler() {
     for seed in 0..12 {
         let mut world = world(seed, |settings| {
             settings.transport = Transport::Datagrams;
-            settings.byzantine.insert(r(3), Byzantine::Mutate);
+            settings.byzantine.replicas.insert(r(3), Byzantine::Mutate);
         });
         begin(&mut world);
         let (before, count) = (world.passed(r(3)), Rc::new(Cell::new(0u64)));

@@ -4,7 +4,7 @@ use crate::chained_support::{PROPOSE, Rules, VOTE, entry, for_each_rule_set};
 use crate::support::{
     DELAY_NS, ask, begin, constant_of, cut, drop_frames, go, incr, latency, put, r, wait_for, world_of,
 };
-use quorate_sim::{Costs, Survives, Weather, World, ms, secs};
+use quorate_sim::{Costs, LinkConditions, Survives, World, ms, secs};
 use quorate_types::{Height, Kind, ReplicaId, View};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ fn s2_s3_silent_replicas_with_every_policy<R: Rules>() {
         for policy in POLICIES {
             let mut world = world_of(entry::<R>(), 3, |settings| {
                 *settings = settings.clone().with_n(n);
-                (settings.weather, settings.costs) = (Weather::constant(ms(5)), Costs::NONE);
+                (settings.conditions, settings.costs) = (LinkConditions::constant(ms(5)), Costs::NONE);
                 settings.set("leader_policy", policy);
             });
             begin(&mut world);
@@ -119,7 +119,7 @@ fn s11_a_partition_heals<R: Rules>() {
     begin(&mut world);
     let height = world.height();
     let sides = quorate_sim::Places::of([0, 1]);
-    let front = world.front(quorate_sim::Front {
+    let network_fault = world.begin_fault(quorate_sim::NetworkFault {
         from: sides,
         to: quorate_sim::Places::of([2, 3]),
         both_ways: true,
@@ -130,7 +130,7 @@ fn s11_a_partition_heals<R: Rules>() {
     go(world.run_for(secs(30)), &world);
     let reached = world.height();
     assert!(reached.since(height) <= 4, "only blocks on their way are committed: {height} to {reached}");
-    world.pass(front);
+    world.end_fault(network_fault);
     wait_for(&mut world, &[id], secs(15));
     // A leader crashes now. That costs one short timer, not one of ten seconds.
     begin(&mut world);
@@ -167,12 +167,17 @@ fn s16_delays_beyond_the_timer<R: Rules>() {
     begin(&mut world);
     let all = quorate_sim::Places::of([0, 1, 2, 3]);
     let slow = quorate_sim::Change::Slow { delay_ns: ms(480), jitter_ns: 0 };
-    let front =
-        world.front(quorate_sim::Front { from: all, to: all, both_ways: true, change: slow, fault: None });
+    let network_fault = world.begin_fault(quorate_sim::NetworkFault {
+        from: all,
+        to: all,
+        both_ways: true,
+        change: slow,
+        fault: None,
+    });
     let id = world.submit(0, &[put("k", 1)])[0];
     go(world.run_for(secs(60)), &world);
     assert!(world.history().get(id).unwrap().answered.is_some(), "the timer has grown beyond the delay");
-    world.pass(front);
+    world.end_fault(network_fault);
     let id = ask(&mut world, 1, put("k", 2));
     assert!(latency(&world, id) < secs(5), "{}", latency(&world, id));
 }
@@ -196,7 +201,7 @@ fn count<R: Rules>(world: &mut World) -> Rc<RefCell<BTreeMap<Kind, u64>>> {
 fn s17_idle_cluster_is_quiet_and_wakes<R: Rules>() {
     for dead in [false, true] {
         let mut world = world_of(entry::<R>(), 17, |settings| {
-            settings.audience = quorate_sim::Audience::One(r(3));
+            settings.client.audience = quorate_sim::Audience::One(r(3));
         });
         begin(&mut world);
         for number in 0..20 {
@@ -236,10 +241,10 @@ fn s18_replica_without_the_last_certificate_catches_up<R: Rules>() {
     let away = 2usize;
     let id = world.submit(0, &[put("k", 1)])[0];
     go(world.run_for(ms(4)), &world);
-    let front = cut(&mut world, away);
+    let network_fault = cut(&mut world, away);
     wait_for(&mut world, &[id], secs(20));
     go(world.run_for(secs(5)), &world);
-    world.pass(front);
+    world.end_fault(network_fault);
     go(world.run_while("all are at one height", secs(30), |world| !world.is_level()), &world);
 }
 

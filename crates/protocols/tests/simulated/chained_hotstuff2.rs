@@ -8,7 +8,7 @@ use quorate_consensus::parts::pacemaker::FailedTurns;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, Entry, Figures, Spec, To};
 use quorate_protocols::chained::{Chained, ChainedParams, NoOwnParams, Notes, Proposal};
-use quorate_sim::{Costs, Survives, Verdict, Weather, ms, secs};
+use quorate_sim::{Costs, LinkConditions, Survives, Verdict, ms, secs};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{Committee, Kind, Payload};
 
@@ -66,7 +66,7 @@ fn next_view_is_certified(protocol: &Entry) -> bool {
     let [first, second, locked] = [at, failed, at.plus(3)].map(|view| r(u16::try_from(view.0 % 4).unwrap()));
     let listener = listen::<HotStuff2>(&mut stage.world, move |frame, _| {
         let (kind, of) = (frame.content.kind, frame.content.view);
-        // Two honest votes and the puppet's make the certificate, and timeouts carry too few of them.
+        // Two honest votes and the controlled replica's make the certificate, and timeouts carry too few of them.
         let is_proposal = kind == PROPOSE && of == at && frame.to == second;
         let reveals = [HotStuff2::TIMEOUT, HotStuff2::ADVANCE].contains(&kind) && of == hidden;
         if is_proposal || (frame.from == locked && reveals) { Verdict::Drop } else { Verdict::Pass }
@@ -89,7 +89,7 @@ fn next_view_is_certified(protocol: &Entry) -> bool {
         .iter()
         .map(|by| (*by, votes.iter().find(|vote| vote.by == *by).unwrap().signature))
         .collect();
-    signed.push((stage.puppet, stage.world.sign(stage.puppet, &statement)));
+    signed.push((stage.controlled, stage.world.sign(stage.controlled, &statement)));
     let qc = Certificate::of(statement, &signed);
     let block = stage.block_on(&qc, hidden, &Payload::default(), 1);
     stage.say::<HotStuff2>(To::One(locked), Content::Propose(block, follows(qc)));
@@ -120,7 +120,7 @@ fn t10_leader_that_waits_learns_a_hidden_lock() {
 #[test]
 fn t11_wait_that_is_too_short_costs_time_alone() {
     let mut world = world_of(entry::<HotStuff2>(), 1011, |settings| {
-        (settings.weather, settings.costs) = (Weather::constant(ms(20)), Costs::NONE);
+        (settings.conditions, settings.costs) = (LinkConditions::constant(ms(20)), Costs::NONE);
         settings.set("d0_ms", 12);
     });
     begin(&mut world);

@@ -11,7 +11,7 @@ use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, Entry, Signed, To};
-use quorate_sim::{Audience, Frame, Heard, OpId, Settings, Verdict, World, ms, secs};
+use quorate_sim::{Audience, ControlledInput, Frame, OpId, Settings, Verdict, World, ms, secs};
 use quorate_types::{Block, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, Statement, View};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,11 +26,11 @@ for_each_rule_set! {
     j06_timeout_with_a_low_certificate_does_no_harm
 }
 
-/// An idle world in which the leader of a view is a puppet, and a listener.
+/// An idle world in which the leader of a view is a controlled replica, and a listener.
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) listener: Rc<RefCell<Listener>>,
-    pub(crate) puppet: ReplicaId,
+    pub(crate) controlled: ReplicaId,
     /// The view of all replicas.
     pub(crate) view: View,
 }
@@ -40,7 +40,7 @@ fn pass(_: &Frame, _: &Listener) -> Verdict {
 }
 
 impl Stage {
-    /// Makes a puppet of the leader of the view that is `ahead` views after the idle one.
+    /// Makes a controlled replica of the leader of the view that is `ahead` views after the idle one.
     fn new<R: Rules>(seed: u64, ahead: u64, change: impl FnOnce(&mut Settings)) -> Self {
         Self::of::<R>(entry::<R>(), seed, ahead, change)
     }
@@ -54,7 +54,7 @@ impl Stage {
     ) -> Self {
         let mut world = world_of(entry, seed, |settings| {
             (settings.checkpoint_every, settings.window) = (64, 128);
-            settings.audience = Audience::All;
+            settings.client.audience = Audience::All;
             change(settings);
         });
         let listener = listen::<R>(&mut world, pass);
@@ -63,17 +63,17 @@ impl Stage {
         go(world.run_for(secs(1)), &world);
         let at = view(&world, r(0));
         assert!(world.replicas().all(|id| view(&world, id) == at), "idle, and in one view");
-        let puppet = r(u16::try_from((at.0 + ahead) % 4).unwrap());
-        world.take_over(puppet);
-        listener.borrow_mut().ignores = Some(puppet);
-        Self { world, listener, puppet, view: at }
+        let controlled = r(u16::try_from((at.0 + ahead) % 4).unwrap());
+        world.take_control(controlled);
+        listener.borrow_mut().ignores = Some(controlled);
+        Self { world, listener, controlled, view: at }
     }
 
     pub(crate) fn say<R: Rules>(&mut self, to: To, said: Content) {
-        self.world.say(self.puppet, to, boxed::<R>(said).as_ref());
+        self.world.send_as(self.controlled, to, boxed::<R>(said).as_ref());
     }
 
-    /// Returns a block of the puppet in the current view, on the highest certificate.
+    /// Returns a block of the controlled replica in the current view, on the highest certificate.
     fn block(&self, payload: &Payload, time_ns: u64) -> Block {
         self.block_on(&self.listener.borrow().high(), self.view, payload, time_ns)
     }
@@ -83,7 +83,7 @@ impl Stage {
             parent: qc.block(),
             height: self.listener.borrow().height(qc.block()).next(),
             view,
-            proposer: self.puppet,
+            proposer: self.controlled,
             time_ns,
             payload: payload.id(),
             extra: bind_certificate(qc.view(), qc.block()),
@@ -91,7 +91,7 @@ impl Stage {
     }
 
     pub(crate) fn others(&self) -> Vec<ReplicaId> {
-        self.world.replicas().filter(|id| *id != self.puppet).collect()
+        self.world.replicas().filter(|id| *id != self.controlled).collect()
     }
 
     /// Runs until all requests are answered and all honest replicas agree.
@@ -121,7 +121,7 @@ fn s04_leader_equivocates_to_two_halves<R: Rules>() {
     for (seed, first, second) in [(1, 0..1, 1..3), (2, 0..2, 1..3), (3, 0..3, 0..0)] {
         let mut stage = Stage::new::<R>(400 + seed, 0, |_| {});
         let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
-        let payload = spread_bundle(&mut stage.world, stage.puppet);
+        let payload = spread_bundle(&mut stage.world, stage.controlled);
         let others = stage.others();
         let proof = follows(stage.listener.borrow().high());
         for (group, time_ns) in [(first, 1), (second, 2)] {
@@ -140,7 +140,7 @@ fn s05_leader_proposes_to_few<R: Rules>() {
     for (seed, votes) in [(1, true), (2, false)] {
         let mut stage = Stage::new::<R>(500 + seed, 0, |_| {});
         let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
-        let payload = spread_bundle(&mut stage.world, stage.puppet);
+        let payload = spread_bundle(&mut stage.world, stage.controlled);
         let (block, others) = (stage.block(&payload, 1), stage.others());
         let proof = follows(stage.listener.borrow().high());
         let vote = BlockVote { view: stage.view, block: block.id() };
@@ -176,8 +176,8 @@ fn s05_collector_withholds_the_certificate<R: Rules>() {
 /// S5, and test 5 of Jolteon: after a failed view a leader proposes on an old certificate. The proposal gets no vote.
 fn s05_proposal_on_an_old_certificate_gets_no_vote<R: Rules>() {
     let mut stage = Stage::new::<R>(520, 1, |_| {});
-    let (at, puppet) = (stage.view, stage.puppet);
-    // The view before the puppet's fails: its proposal is lost.
+    let (at, controlled) = (stage.view, stage.controlled);
+    // The view before the controlled replica's fails: its proposal is lost.
     let listener = listen::<R>(&mut stage.world, move |frame, _| {
         let lost = frame.content.kind == PROPOSE && frame.content.view == at;
         if lost { Verdict::Drop } else { Verdict::Pass }
@@ -209,7 +209,7 @@ fn s05_proposal_on_an_old_certificate_gets_no_vote<R: Rules>() {
     stage.say::<R>(To::All, Content::Propose(wrong, shown));
     go(stage.world.run_for(ms(100)), &stage.world);
     assert_eq!(refused(&stage.world, "certificate below what timeouts list") - before, refusals);
-    assert!(stage.voters(next).is_empty() && !stage.world.is_honest(puppet), "no replica votes for it");
+    assert!(stage.voters(next).is_empty() && !stage.world.is_honest(controlled), "no replica votes for it");
     stage.recovers(&ids);
 }
 
@@ -227,11 +227,11 @@ fn wrong_proofs<R: Rules>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
         (statement, listed)
     };
     let qc_of = |(statement, listed): (Statement, Vec<_>)| Certificate::of(statement, &listed);
-    let puppet = stage.puppet;
+    let controlled = stage.controlled;
     let mut cases = Vec::new();
     // One replica alone.
-    cases.push(("one vote", follows(qc_of(votes(VOTE, view, &[puppet])))));
-    let (statement, listed) = votes(VOTE, view, &[puppet]);
+    cases.push(("one vote", follows(qc_of(votes(VOTE, view, &[controlled])))));
+    let (statement, listed) = votes(VOTE, view, &[controlled]);
     cases.push(("one vote three times", follows(Certificate::of(statement, &[listed[0]; 3]))));
     // The signatures of another certificate.
     let mut moved = good.clone();
@@ -295,8 +295,8 @@ fn s07_invalid_certificates_are_refused<R: Rules>() {
     // A vote in a timeout that its replica has not signed.
     let proof = follows(stage.listener.borrow().high());
     let body = BlockVote { view: at, block: proof.qc.block() };
-    let signature = stage.world.sign(stage.puppet, &body.statement(R::TIMEOUT));
-    for by in [stage.puppet, others[0]] {
+    let signature = stage.world.sign(stage.controlled, &body.statement(R::TIMEOUT));
+    for by in [stage.controlled, others[0]] {
         let vote = Some(Signed { body, by, signature });
         stage.say::<R>(To::All, Content::Timeout(at, proof.clone(), vote));
     }
@@ -342,8 +342,8 @@ fn s12_collector_of_complaints_sends_the_certificate_to_one() {
     let mut listed = std::collections::BTreeMap::new();
     for _ in 0..5_000 {
         go(stage.world.run_for(ms(1)), &stage.world);
-        for heard in stage.world.heard(stage.puppet) {
-            let Heard::Frame { from, body, .. } = heard else { continue };
+        for heard in stage.world.received(stage.controlled) {
+            let ControlledInput::Frame { from, body, .. } = heard else { continue };
             let Some((bytes, signature)) = body.split_last_chunk::<64>() else { continue };
             if let Some(Content::Timeout(view, proof, _)) = read::<HotStuff>(bytes)
                 && view == at

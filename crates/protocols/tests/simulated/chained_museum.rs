@@ -9,10 +9,10 @@ use crate::chained_hotstuff2::NO_LOCK;
 use crate::chained_support::{Chained, HotStuff, HotStuff2, Jolteon, PROPOSE, Rules};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
-use quorate_sim::exam::{Paper, Short};
-use quorate_sim::seed::{Cast, Standard};
-use quorate_sim::twins::{Enumeration, Leaders, Play};
-use quorate_sim::{Byzantine, Failure, Frame, Oracle, Trace, Verdict, Weather, ms, secs};
+use quorate_sim::exam::{ExamScenario, ShortRun};
+use quorate_sim::seed::{ByzantineChoice, StandardRun};
+use quorate_sim::twins::{Enumeration, Leaders, ScenarioRun};
+use quorate_sim::{Byzantine, Failure, Frame, LinkConditions, Oracle, Trace, Verdict, ms, secs};
 use quorate_types::wire::frame::PROTOCOL;
 use quorate_types::{ReplicaId, View};
 use std::cell::Cell;
@@ -68,26 +68,26 @@ const fn in_turns(entry: Entry) -> Entry {
     Entry { choices: &[], ..entry }
 }
 
-fn standard(entry: &Entry, cast: Cast, seed: u64) -> Option<Failure> {
-    Standard::with(entry, None, cast, seed).unwrap().run().failure
+fn standard(entry: &Entry, hosts: ByzantineChoice, seed: u64) -> Option<Failure> {
+    StandardRun::with(entry, None, hosts, seed).unwrap().run().failure
 }
 
-fn paper(name: &str, n: usize, entry: &Entry, seed: u64) -> Option<Failure> {
-    Paper::find(name).unwrap().sit(entry, n, seed).unwrap().failure
+fn exam(name: &str, n: usize, entry: &Entry, seed: u64) -> Option<Failure> {
+    ExamScenario::find(name).unwrap().run(entry, n, seed).unwrap().failure
 }
 
 fn nobody(entry: &Entry, seed: u64) -> Option<Failure> {
-    standard(entry, Cast::Nobody, seed)
+    standard(entry, ByzantineChoice::Nobody, seed)
 }
 
 fn liars(entry: &Entry, seed: u64) -> Option<Failure> {
-    standard(entry, Cast::All(Byzantine::Own), seed)
+    standard(entry, ByzantineChoice::All(Byzantine::Own), seed)
 }
 
 /// A short run in which the messages of one replica reach few others.
-fn with_one_that_reaches_few(entry: &Entry, seed: u64) -> Short {
-    Short::new((entry, 4, seed), Trace::default(), |settings, _| {
-        settings.byzantine.insert(REACHES_FEW, Byzantine::Clients);
+fn with_one_that_reaches_few(entry: &Entry, seed: u64) -> ShortRun {
+    ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
+        settings.byzantine.replicas.insert(REACHES_FEW, Byzantine::Clients);
     })
     .unwrap()
 }
@@ -148,9 +148,9 @@ fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
 
 /// All messages take the longest promised time.
 fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
-    let short = Short::new((entry, 4, seed), Trace::default(), |settings, _| {
-        settings.delta_ns = ms(40);
-        settings.weather = Weather::constant(ms(40));
+    let short = ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
+        settings.parameters.delta_ns = ms(40);
+        settings.conditions = LinkConditions::constant(ms(40));
     });
     short.unwrap().run(|world, _| world.run_for(secs(8))).failure
 }
@@ -159,7 +159,7 @@ fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
 fn twins(views: usize, entry: &Entry, number: u64) -> Option<Failure> {
     let twin = vec![ReplicaId(0)];
     let all = Enumeration::drawn(4, twin, views, 3, Leaders::Drawn, (SCENARIOS, 1)).unwrap();
-    Play::new(entry, &all.scenario(number)).unwrap().run().failure
+    ScenarioRun::new(entry, &all.scenario(number)).unwrap().run().failure
 }
 
 /// More scenarios than any row plays.
@@ -225,13 +225,13 @@ pub(crate) const ROWS: &[Row] = &[
         within: 5,
         broken: broken::<HotStuff, NoLastVote>(),
         sound: HOTSTUFF,
-        run: |entry, seed| paper("f silent", 4, entry, seed),
+        run: |entry, seed| exam("f silent", 4, entry, seed),
     },
     Row {
         id: "L2",
         failure: "a replica leaves a view on a proposal without votes",
         variant: "hotstuff: a proposal moves its receivers to the next view; one leader proposes to one replica",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 20,
         broken: in_turns(broken::<HotStuff, LeavesUnproven>()),
         sound: in_turns(HOTSTUFF),
@@ -241,7 +241,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "L5",
         failure: "a proposal does not carry the proof of its view",
         variant: "hotstuff: replicas in an earlier view drop it",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 40,
         broken: in_turns(broken::<HotStuff, UnprovenProposals>()),
         sound: in_turns(HOTSTUFF),
@@ -251,7 +251,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "L6",
         failure: "the timeouts of a view are sent once, and a replica that misses them stays behind",
         variant: "hotstuff: NEXT-VIEW is sent to all once, and no other message carries the timeouts",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 40,
         broken: in_turns(broken::<HotStuff, SaidOnce>()),
         sound: in_turns(HOTSTUFF),
@@ -261,7 +261,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "L7",
         failure: "a timer that never grows is too short for the network",
         variant: "hotstuff: views last 30 ms at most, and messages take 40 ms",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 5,
         broken: FIXED_TIMER,
         sound: HOTSTUFF,
@@ -271,7 +271,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "S1",
         failure: "certificates in messages are not verified",
         variant: "hotstuff: a Byzantine replica sends a certificate of its own for a block that does not exist",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, Credulous<HotStuff>>(),
         sound: Entry { attacks: broken::<HotStuff, Credulous<HotStuff>>().attacks, ..HOTSTUFF },
@@ -281,7 +281,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "S2",
         failure: "the statement of a vote lacks its block: certificates can be moved",
         variant: "hotstuff: a Byzantine replica moves votes, which state their view alone, to a block that does not exist",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, VotesForNoBlock<HotStuff>>(),
         sound: Entry { attacks: broken::<HotStuff, VotesForNoBlock<HotStuff>>().attacks, ..HOTSTUFF },
@@ -291,7 +291,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "S3",
         failure: "one replica makes a certificate alone",
         variant: "hotstuff: signatures are verified, and the number of signers is not checked",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, CountsNobody<HotStuff>>(),
         sound: Entry { attacks: broken::<HotStuff, CountsNobody<HotStuff>>().attacks, ..HOTSTUFF },
@@ -305,7 +305,7 @@ pub(crate) const ROWS: &[Row] = &[
         within: 20,
         broken: broken::<HotStuff, VotesForAll>(),
         sound: HOTSTUFF,
-        run: |entry, seed| standard(entry, Cast::All(Byzantine::Twin), seed),
+        run: |entry, seed| standard(entry, ByzantineChoice::All(Byzantine::Twin), seed),
     },
     Row {
         id: "S6",
@@ -331,7 +331,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "M6",
         failure: "two phases and a lock, and a leader that does not learn the highest lock",
         variant: "jolteon: timeouts carry no certificates, and no replica votes below its lock; one leader proposes to one replica, at the worst moment",
-        caught_by: &[Oracle::Circles, Oracle::Liveness],
+        caught_by: &[Oracle::Livelock, Oracle::Liveness],
         within: 10,
         broken: in_turns(broken::<Jolteon, HiddenLock>()),
         sound: in_turns(JOLTEON),
@@ -351,7 +351,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "M6b",
         failure: "the same with a leader that waits, and still does not learn the highest lock",
         variant: "hotstuff2: neither timeouts nor reports to the leader carry certificates; one leader proposes to one replica, at the worst moment",
-        caught_by: &[Oracle::Circles, Oracle::Liveness],
+        caught_by: &[Oracle::Livelock, Oracle::Liveness],
         within: 10,
         broken: in_turns(broken::<HotStuff2, HiddenLock>()),
         sound: in_turns(HOTSTUFF2),
@@ -371,7 +371,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "M28",
         failure: "the cluster stops under load after some fifty blocks",
         variant: "hotstuff: after fifty proposals replicas ignore all timers",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 50,
         broken: broken::<HotStuff, DeafToTimers>(),
         sound: HOTSTUFF,

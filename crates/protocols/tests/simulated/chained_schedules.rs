@@ -96,15 +96,15 @@ fn s14_replica_far_behind_catches_up_without_a_checkpoint<R: Rules>() {
     let mut world = world_of(entry::<R>(), 14, |settings| {
         (settings.checkpoint_every, settings.window) = (1_024, 2_048);
         settings.set("leader_policy", "stable");
-        (settings.keep_bytes, settings.disk_bytes_max) = (8 << 20, 64 << 20);
+        (settings.storage.keep_bytes, settings.storage.disk_bytes_max) = (8 << 20, 64 << 20);
     });
     begin(&mut world);
     let away = 3;
-    let front = cut(&mut world, away);
+    let network_fault = cut(&mut world, away);
     busy(&mut world);
     let behind = world.executed(r(3));
     go(world.run_while("it is far behind", secs(120), |world| world.height().since(behind) < 400), &world);
-    world.pass(front);
+    world.end_fault(network_fault);
     let target = world.height();
     go(world.run_while("it is back", secs(20), |world| world.executed(r(3)) < target), &world);
 }
@@ -255,11 +255,11 @@ fn j09_replica_far_behind_enters_by_a_timeout<R: Rules>() {
         if is_lost { Verdict::Drop } else { Verdict::Pass }
     });
     begin(&mut world);
-    let front = cut(&mut world, 3);
+    let network_fault = cut(&mut world, 3);
     busy(&mut world);
     go(world.run_while("views have passed", secs(60), |world| view(world, r(0)) < View(60)), &world);
     assert!(view(&world, late) < View(20));
-    world.pass(front);
+    world.end_fault(network_fault);
     // Every fourth view is its own and fails, so that others time out.
     go(world.run_while("it has entered", secs(20), |world| view(world, late) < View(60)), &world);
     only.set(false);
@@ -281,9 +281,9 @@ fn latency_and_results<R: Rules>() -> (u64, Vec<Option<KvResult>>) {
     go(world.run_for(secs(1)), &world);
     let took = ask(&mut world, 0, put("k", 1));
     let good = latency(&world, took);
-    let front = cut(&mut world, 2);
+    let network_fault = cut(&mut world, 2);
     let ids: Vec<_> = (0..20).map(|number| ask(&mut world, 0, incr(&format!("k{}", number % 3)))).collect();
-    world.pass(front);
+    world.end_fault(network_fault);
     world.crash(r(1), Survives::Nothing);
     let more: Vec<_> = (0..20).map(|number| ask(&mut world, 0, incr(&format!("k{}", number % 3)))).collect();
     world.start(r(1)).unwrap();

@@ -23,7 +23,7 @@ fn content(world: &World, client: usize, session: SessionId, number: u64) -> Vec
 
 fn say_to_all(world: &mut World, client: usize, message: &Bytes) {
     for id in world.replicas() {
-        world.client_says(client, id, message.clone());
+        world.forge_client_message(client, id, message.clone());
     }
     go(world.run_for(secs(3)), world);
 }
@@ -134,7 +134,7 @@ fn s14_two_contents_under_one_number() {
     };
     let both = [bundle(&world, b"one"), bundle(&world, b"other")];
     for id in world.replicas() {
-        world.client_says(1, id, both[usize::from(id.0 % 2)].clone());
+        world.forge_client_message(1, id, both[usize::from(id.0 % 2)].clone());
     }
     go(world.run_for(secs(5)), &world);
     ask(&mut world, 0, put("k", "others go on"));

@@ -1,28 +1,28 @@
-//! Every protocol costs what its specification says, and what it costs stands in the documentation.
+//! The measured cost of every protocol equals its specification, and the documentation lists it.
 
 use expect_test::expect_file;
 use quorate_protocols::REGISTRY;
-use quorate_sim::conformance::{Report, markdown, measure, sizes};
+use quorate_sim::conformance::{FiguresReport, markdown, measure, sizes};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-# What the protocols cost
+# Costs of the protocols
 
-Messages, message delays and syncs, measured in a world without faults in which every message takes equally long, and
-checked against what each protocol states. Written by `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated
-conformance`; `quorate sim --protocol pbft --figures` measures one.
+Messages, message delays and syncs of each protocol, measured in a world without faults in which every message takes equally
+long. A test compares them with the formulas that each protocol states. `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test
+simulated conformance` writes this page; `quorate sim --protocol pbft --figures` measures one protocol.
 
-Messages are counted once for each receiver, from replica to replica. Not counted: own copies, which travel nowhere,
-and what the host sends for every protocol alike (bodies, what is decided, questions), save `host.checkpoint`. A delay
-is the time of one message, while disks and work take none; syncs are counted while only they take time. A leader is
-replaced here because its proposals reach nobody: it lives, and takes part in its replacement.
+Messages are counted once for each receiver, from replica to replica. Own copies do not count, because they travel nowhere. The
+host's messages, equal for all protocols (bodies, decided blocks, questions), do not count either, except `host.checkpoint`. A
+delay is the time of one message, while disks and work take no time. Syncs are counted in a run in which only they take time.
+A leader is replaced because its proposals reach no replica: it runs, and takes part in its replacement.
 
-Where leaders rotate, they take turns as in the papers: `leader_policy=round-robin`. New clusters have `avoiding`, because with
-round-robin one replica that is away costs a timer in each of its turns, and most requests wait for it.
+Rotating leaders take turns as in the papers: `leader_policy=round-robin`. New clusters have `avoiding`, because with
+round-robin an absent replica costs a timer in each of its turns, and most requests wait for it.
 ";
 
 /// Each protocol of the registry, at its own sizes.
-fn reports() -> Vec<Vec<Report>> {
+fn reports() -> Vec<Vec<FiguresReport>> {
     let of = |entry| {
         sizes(entry).map(|n| measure(entry, n).unwrap_or_else(|why| panic!("n = {n}: {why}"))).to_vec()
     };
@@ -30,7 +30,7 @@ fn reports() -> Vec<Vec<Report>> {
 }
 
 #[test]
-fn every_protocol_costs_what_its_specification_says() {
+fn measured_costs_equal_the_formulas_of_every_protocol() {
     let reports = reports();
     let mut page = HEAD.to_owned();
     for of_one in &reports {

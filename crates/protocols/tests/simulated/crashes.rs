@@ -5,7 +5,7 @@ use crate::support::{
     wait_for, world_of,
 };
 use quorate_consensus::Entry;
-use quorate_sim::{KvResult, Op, OpId, Oracle, State, Survives, Transport, Workload, World, ms, secs};
+use quorate_sim::{KvResult, Op, OpId, Oracle, ReplicaState, Survives, Transport, Workload, World, ms, secs};
 use quorate_types::{Height, ReplicaId};
 
 both! {
@@ -25,13 +25,13 @@ fn short_run(entry: &Entry, seed: u64, transport: Transport) -> World {
     let mut world = world_of(entry, seed, |settings| {
         settings.transport = transport;
         short_window(settings);
-        settings.segment_bytes = 16 << 10;
+        settings.storage.segment_bytes = 16 << 10;
         settings.bodies.bundle_bytes_max = 6 << 10;
         settings.bodies.block_bytes_max = 8 << 10;
         settings.bodies.block_bundles_max = 8;
-        settings.snapshot_every_bytes = 12 << 10;
-        settings.client_retry_ns = ms(300);
-        settings.client_retry_ns_max = ms(600);
+        settings.storage.snapshot_every_bytes = 12 << 10;
+        settings.client.retry_ns = ms(300);
+        settings.client.retry_ns_max = ms(600);
     });
     begin(&mut world);
     world
@@ -141,7 +141,7 @@ fn s11_off_for_long_and_back(entry: &Entry) {
         let mut world = world_of(entry, 14, |settings| {
             settings.transport = transport;
             short_window(settings);
-            settings.keep_bytes = 4 << 20;
+            settings.storage.keep_bytes = 4 << 20;
         });
         begin(&mut world);
         world.crash(r(3), Survives::Some);
@@ -149,7 +149,7 @@ fn s11_off_for_long_and_back(entry: &Entry) {
         assert!(missed > 10 * world.settings().window, "{missed} heights");
         world.start(r(3)).unwrap();
         settle(&mut world);
-        assert_eq!(world.status(r(3)).unwrap().state, State::Current);
+        assert_eq!(world.status(r(3)).unwrap().state, ReplicaState::Current);
         // And it is needed again: the others alone are no quorum.
         world.crash(r(1), Survives::Some);
         ask(&mut world, 0, put("k", "last"));
@@ -160,8 +160,8 @@ fn s11_off_for_long_and_back(entry: &Entry) {
 fn s11_off_for_too_long(entry: &Entry) {
     let mut world = world_of(entry, 15, |settings| {
         short_window(settings);
-        settings.keep_bytes = 64 << 10;
-        settings.snapshot_every_bytes = 32 << 10;
+        settings.storage.keep_bytes = 64 << 10;
+        settings.storage.snapshot_every_bytes = 32 << 10;
     });
     begin(&mut world);
     world.crash(r(3), Survives::Some);
@@ -172,7 +172,7 @@ fn s11_off_for_too_long(entry: &Entry) {
     world.start(r(3)).unwrap();
     go(world.run_for(secs(10)), &world);
     let status = world.status(r(3)).unwrap();
-    assert_eq!(status.state, State::Out, "{status}");
+    assert_eq!(status.state, ReplicaState::Out, "{status}");
     assert!(status.executed < kept, "{status}");
     ask(&mut world, 0, put("k", "still going"));
     assert!(world.height() > at);
@@ -184,7 +184,7 @@ fn who_is_killed_again_and_again_writes_a_snapshot_all_the_same(entry: &Entry) {
     let every = 64 << 10;
     let mut world = world_of(entry, 17, |settings| {
         short_window(settings);
-        settings.snapshot_every_bytes = every;
+        settings.storage.snapshot_every_bytes = every;
     });
     begin(&mut world);
     let mut written = 0;
@@ -209,7 +209,7 @@ fn who_is_killed_again_and_again_writes_a_snapshot_all_the_same(entry: &Entry) {
 fn snapshots_write_no_more_than_the_log(entry: &Entry) {
     let mut world = world_of(entry, 18, |settings| {
         short_window(settings);
-        settings.snapshot_every_bytes = 4 << 10;
+        settings.storage.snapshot_every_bytes = 4 << 10;
     });
     begin(&mut world);
     let before = world.ledger(r(1));
@@ -237,7 +237,7 @@ fn s18_a_replica_whose_state_went_astray_stops_itself(entry: &Entry) {
         let astray = OpId(world.history().records().len() as u64);
         world.crash(r(2), Survives::Everything);
         go(world.run_for(ms(100)), &world);
-        world.sabotage_skip(r(2), astray);
+        world.skip_operation(r(2), astray);
         world.start(r(2)).unwrap();
         go(world.run_for(secs(1)), &world);
         world.tolerate(Oracle::Agreement);

@@ -1,22 +1,22 @@
 //! The list of faults as documentation has it: `docs/faults.md` is made here (`UPDATE_EXPECT=1` writes it).
 
 use expect_test::expect_file;
-use quorate_sim::fault::{Class, Fault, Source};
+use quorate_sim::fault::{Fault, FaultClass, FaultSource};
 use std::fmt::Write as _;
 
 fn source(fault: Fault) -> String {
     match fault.source() {
-        Source::Drawn => "standard runs".to_owned(),
-        Source::Hosts(hosts) => {
+        FaultSource::Drawn => "standard runs".to_owned(),
+        FaultSource::Hosts(hosts) => {
             let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
             format!("Byzantine hosts: {}", hosts.join(", "))
         }
-        Source::Asked(how) => format!("asked for: `{how}`"),
-        Source::Processes(tests) => {
+        FaultSource::Asked(how) => format!("asked for: `{how}`"),
+        FaultSource::Processes(tests) => {
             let tests: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
             format!("real processes: {}", tests.join(", "))
         }
-        Source::Later(why) => format!("nothing yet: {why}"),
+        FaultSource::Later(why) => format!("nothing yet: {why}"),
     }
 }
 
@@ -25,10 +25,10 @@ fn faults_are_documented() {
     let mut text = String::from(
         "# Faults\n\n\
          All faults that this project knows by name, and what brings each about: standard runs of the simulator draw it,\n\
-         a Byzantine host commits it, somebody has to ask for it, or tests with real processes (below `crates/node/tests`)\n\
+         a Byzantine host commits it, somebody has to ask for it, or tests with real processes (below `crates/lab/tests/it`)\n\
          cover it. `quorate sim --faults` prints the same list. Made by a test from `crates/sim/src/fault.rs`.\n",
     );
-    for class in Class::ALL {
+    for class in FaultClass::ALL {
         write!(text, "\n## {}\n\n| fault | is | brought about by |\n|---|---|---|\n", class.name()).unwrap();
         for fault in Fault::ALL.iter().filter(|fault| fault.class() == class) {
             writeln!(text, "| {fault} | {} | {} |", fault.about(), source(*fault)).unwrap();

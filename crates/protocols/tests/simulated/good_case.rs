@@ -24,8 +24,8 @@ fn s01_thousand_requests_lead_to_one_state(entry: &Entry) {
     for together in [1, 100] {
         let mut world = world_of(entry, 1, |settings| {
             settings.bodies.bundle_requests_max = 100;
-            settings.client_in_flight_max = 4;
-            settings.keep_bytes = 4 << 20;
+            settings.client.in_flight_max = 4;
+            settings.storage.keep_bytes = 4 << 20;
         });
         begin(&mut world);
         let mut ids = Vec::new();
@@ -138,7 +138,7 @@ fn short_world(entry: &Entry, seed: u64) -> World {
 
 /// Idle replicas are idle: nothing but a STATUS now and then.
 fn idle_replicas_hardly_wake_up(entry: &Entry) {
-    let mut world = world_of(entry, 9, |settings| settings.exam_params = false);
+    let mut world = world_of(entry, 9, |settings| settings.parameters.exam = false);
     begin(&mut world);
     ask(&mut world, 0, put("k", 1));
     go(world.run_for(secs(5)), &world);

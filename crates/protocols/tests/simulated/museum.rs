@@ -8,9 +8,9 @@ use expect_test::expect_file;
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::{Entry, Protocol as _, Seal, Window};
 use quorate_protocols::pbft::{AllSigned, Linked, Pbft, PbftMessage, SignedMessage};
-use quorate_sim::exam::{Short, replaceable};
-use quorate_sim::museum::{EXHIBITS, Exhibit, TEETH};
-use quorate_sim::seed::{Cast, Standard};
+use quorate_sim::exam::{ShortRun, replaceable};
+use quorate_sim::museum::{EXHIBITS, Exhibit, ORACLE_MUTATIONS};
+use quorate_sim::seed::{ByzantineChoice, StandardRun};
 use quorate_sim::{BadSettings, Byzantine, Failure, Oracle, Plan, Report, Settings, Trace, World, ms, secs};
 use quorate_types::{BlockId, Height, ReplicaId, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,21 +110,21 @@ const VARIANTS: [Exhibit; 4] = [
         variant: "pbft-signed: a PREPARE of an older view counts in this one",
         caught_by: &[Oracle::Accusation, Oracle::Agreement],
         within: 300,
-        run: |_, seed| Ok(Standard::with(&M10, None, Cast::Nobody, seed)?.run()),
+        run: |_, seed| Ok(StandardRun::with(&M10, None, ByzantineChoice::Nobody, seed)?.run()),
     },
     Exhibit {
         id: "M11",
         failure: "two sets of view changes are mixed up: views change for ever",
         variant: "pbft: a NEW-VIEW has to show the view changes that its receiver has",
-        caught_by: &[Oracle::Circles],
+        caught_by: &[Oracle::Livelock],
         within: 100,
-        run: |_, seed| Ok(Standard::with(&M11, None, Cast::Nobody, seed)?.run()),
+        run: |_, seed| Ok(StandardRun::with(&M11, None, ByzantineChoice::Nobody, seed)?.run()),
     },
     Exhibit {
         id: "M13",
         failure: "after a pause of two nodes for half an hour views change for ever",
         variant: "pbft: who has suspected a leader once is taken to suspect all that follow",
-        caught_by: &[Oracle::Circles],
+        caught_by: &[Oracle::Livelock],
         within: 100,
         run: long_pause,
     },
@@ -134,7 +134,7 @@ const VARIANTS: [Exhibit; 4] = [
         variant: "pbft: heights in a STATUS are looked up in a table",
         caught_by: &[Oracle::Panic],
         within: 300,
-        run: |_, seed| Ok(Standard::with(&M21, None, Cast::All(Byzantine::Mutate), seed)?.run()),
+        run: |_, seed| Ok(StandardRun::with(&M21, None, ByzantineChoice::All(Byzantine::Mutate), seed)?.run()),
     },
 ];
 
@@ -143,7 +143,7 @@ const PAUSE_NS: u64 = secs(60);
 
 /// Two replicas stand still for a long time while there is something to do.
 fn long_pause(_: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let short = Short::new((&M13, 4, seed), Trace::default(), |_: &mut Settings, _| {})?;
+    let short = ShortRun::new((&M13, 4, seed), Trace::default(), |_: &mut Settings, _| {})?;
     Ok(short.run(|world: &mut World, rng| {
         world.run_for(rng.between(ms(50), secs(1)))?;
         let mut ids = replaceable(world);
@@ -157,43 +157,44 @@ fn long_pause(_: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 const PREFACE: &str = "\
-# The museum, and the teeth of the oracles
+# The museum, and mutations for the oracles
 
-Made by `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated museum`. The seeds are those of the simulator,
-from 0 on; the last column says how many it took.
+`UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated museum` generates this page. The seeds are those of the
+simulator, from 0 on; the last column has the number of seeds until the failure was caught.
 
 ## Published failures
 
-Each row is a broken variant of what runs here, and the oracle that caught it. Rows M are those of the catalogue; T, L and
-S are the faults of the pacemaker from which that of chained HotStuff comes (its specification, section 6): of its text,
-of its liveness and of its safety. What a variant was made of passes the same seeds. Where a row says *twins*, they are
-scenarios of twins: leaders drawn, and one replica that is two.
+Each row is a broken variant of the code here, with the oracle that caught it. Rows M are those of the catalogue. Rows T, L
+and S are the faults of the pacemaker from which that of chained HotStuff derives (its specification, section 6): of its
+text, of its liveness and of its safety. The unbroken original of each variant passes the same seeds. *Twins* in a row means
+twins scenarios: drawn leaders, and one replica that is two.
 
 Rows Y and Z are mutations of Sync HotStuff (its specification, section 23) and of Opt Sync (section 20), which random
-search finds too rarely: where a row names a *script*, one golden schedule stands for all seeds. These schedules have
-liars who say what is written for them, so they are tests (`sync_schedules.rs`, `sync_cold.rs`, `opt_schedules.rs`) and no
-text files. What is broken there shows nobody the certificate of what its timers commit either (`sync_unshown.rs`): with
-that second net most of these mutations alone fork nothing, and each rule shall hold without it. That they are hidden forks
-nothing by itself in any of these schedules: that is a test too. Row Y13 is what the net is for.
+search finds too rarely. For a row with a *script*, one golden schedule replaces all seeds. The Byzantine replicas of these
+schedules follow the script, so the schedules are tests (`sync_schedules.rs`, `sync_cold.rs`, `opt_schedules.rs`) and no text
+files. The broken variants also do not broadcast the certificate of blocks that their timers commit (`sync_unshown.rs`). With
+that second safeguard most of these mutations alone fork nothing, but each rule has to hold without it. Hiding the
+certificates forks nothing by itself in any of these schedules; that is a test as well. Row Y13 shows the purpose of the
+safeguard.
 
-| row | what went wrong, where it was published | the variant | caught by | seeds |
+| row | published failure | variant | caught by | seeds |
 |---|---|---|---|---|
 ";
 
 const NO_VARIANTS_PREFACE: &str = "
-## Not as variants, and why
+## Failures without a variant
 
-| row | why |
+| row | reason |
 |---|---|
 ";
 
-const TEETH_PREFACE: &str = "
-## A sabotage for each oracle
+const ORACLES_PREFACE: &str = "
+## A mutation for each oracle
 
-An oracle that nobody has seen fire proves nothing. (That replaying notices what is no function of the inputs is shown by
-a test of its own.)
+An oracle that never fires proves nothing. A test of its own shows that the oracle of replay notices outputs that do not
+follow from the inputs.
 
-| oracle | what goes wrong | the sabotage | caught by | seeds |
+| oracle | failure | mutation | caught by | seeds |
 |---|---|---|---|---|
 ";
 
@@ -240,7 +241,7 @@ fn write_lines(lines: Vec<Line>, table: &mut String, missed: &mut Vec<&'static s
 }
 
 #[test]
-fn every_failure_of_the_museum_is_caught_and_every_oracle_has_teeth() {
+fn every_failure_of_the_museum_is_caught_and_every_oracle_fires() {
     let (mut table, mut missed) = (PREFACE.to_owned(), Vec::new());
     let with = |exhibits: &'static [Exhibit], entry: &'static Entry| {
         exhibits.iter().map(move |exhibit| Line::of_exhibit((exhibit, entry)))
@@ -254,8 +255,8 @@ fn every_failure_of_the_museum_is_caught_and_every_oracle_has_teeth() {
     for (id, why) in NO_VARIANTS {
         writeln!(table, "| {id} | {why} |").unwrap();
     }
-    table.push_str(TEETH_PREFACE);
-    write_lines(with(TEETH, pbft()).collect(), &mut table, &mut missed);
+    table.push_str(ORACLES_PREFACE);
+    write_lines(with(ORACLE_MUTATIONS, pbft()).collect(), &mut table, &mut missed);
     assert!(missed.is_empty(), "not caught: {missed:?}");
     expect_file!["../../../../docs/museum.md"].assert_eq(&table);
 }

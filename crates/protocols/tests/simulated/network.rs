@@ -7,8 +7,8 @@ use crate::support::{
 use quorate_consensus::{Entry, Model};
 use quorate_protocols::pbft::{COMMIT, PREPARE};
 use quorate_sim::{
-    Change, Costs, Front, Places, State, Survives, Transport, Verdict, Weather, Workload, World, ms, secs,
-    smallest,
+    Change, Costs, LinkConditions, NetworkFault, Places, ReplicaState, Survives, Transport, Verdict,
+    Workload, World, ms, secs, smallest,
 };
 use quorate_types::{Digest, Height, Kind, ReplicaId, View};
 use std::cell::RefCell;
@@ -43,16 +43,16 @@ fn votes_of(world: &mut World, by: ReplicaId) -> Votes {
 fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
     let mut world = constant_of(entry, 20);
     begin(&mut world);
-    let front = cut(&mut world, 2);
+    let network_fault = cut(&mut world, 2);
     for value in 0..100 {
         let id = ask(&mut world, value % 4, put("k", value));
         assert_eq!(latency(&world, id), 5 * DELAY_NS, "the others are not affected");
         go(world.run_for(ms(600)), &world);
     }
     assert!(world.executed(r(2)) < world.height().minus(90));
-    world.pass(front);
+    world.end_fault(network_fault);
     settle(&mut world);
-    assert_eq!(world.status(r(2)).unwrap().state, State::Current);
+    assert_eq!(world.status(r(2)).unwrap().state, ReplicaState::Current);
     no_view_change(&world);
     // Its vote counts again: without another backup it is needed for every quorum.
     go(world.run_for(secs(2)), &world);
@@ -73,7 +73,7 @@ fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
 fn s10_a_lost_vote_is_said_again(entry: &Entry) {
     for (transport, restarts) in [(Transport::Links, false), (Transport::Datagrams, true)] {
         let mut world = world_of(entry, 23, |settings| {
-            settings.weather = Weather::constant(DELAY_NS);
+            settings.conditions = LinkConditions::constant(DELAY_NS);
             settings.costs = Costs::NONE;
             settings.transport = transport;
         });
@@ -85,7 +85,7 @@ fn s10_a_lost_vote_is_said_again(entry: &Entry) {
         let id = world.submit(0, &[put("k", "needs it")])[0];
         // What it says is lost from now on; what others say still reaches it.
         let mute = Places::one(2);
-        let front = world.front(Front {
+        let network_fault = world.begin_fault(NetworkFault {
             from: mute,
             to: mute.others(),
             both_ways: false,
@@ -101,7 +101,7 @@ fn s10_a_lost_vote_is_said_again(entry: &Entry) {
         go(world.run_for(TREQ_NS / 3), &world);
         assert_eq!(world.height(), height, "without it nothing is decided");
         votes.take();
-        world.pass(front);
+        world.end_fault(network_fault);
         world.start(r(2)).unwrap();
         wait_for(&mut world, &[id], TREQ_NS / 2);
         assert!(votes.borrow().iter().all(|vote| vote.1 == View(0)));
@@ -126,14 +126,14 @@ fn who_missed_the_end_of_a_burst_hears_of_it_in_an_idle_cluster() {
                 });
                 begin(&mut world);
                 settle(&mut world);
-                let front = cut(&mut world, who);
+                let network_fault = cut(&mut world, who);
                 for value in 0..5 {
                     ask(&mut world, value % 4, put("k", value));
                 }
                 go(world.run_for(secs(60)), &world);
                 let (height, lags) = (world.height(), world.executed(r(who as u16)));
                 assert!(lags < height, "{} {who}: {lags} of {height}", entry.spec.name);
-                world.pass(front);
+                world.end_fault(network_fault);
                 let all = |world: &World| world.replicas().all(|id| world.executed(id) >= height);
                 go(world.run_while("all have the last heights", secs(8), |world| !all(world)), &world);
             }
@@ -146,7 +146,7 @@ fn s10_a_backup_that_hears_the_leader_alone(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 21, |settings| settings.transport = transport);
         begin(&mut world);
-        let front = world.front(Front {
+        let network_fault = world.begin_fault(NetworkFault {
             from: Places::of([1, 3]),
             to: Places::one(2),
             both_ways: true,
@@ -156,7 +156,7 @@ fn s10_a_backup_that_hears_the_leader_alone(entry: &Entry) {
         for value in 0..60 {
             ask(&mut world, value % 4, put("k", value));
         }
-        world.pass(front);
+        world.end_fault(network_fault);
         settle(&mut world);
     }
 }
@@ -175,13 +175,19 @@ fn s19_five_bad_minutes(entry: &Entry) {
 fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
     let mut world = world_of(entry, seed, |settings| {
         settings.transport = transport;
-        settings.keep_bytes = 4 << 20;
+        settings.storage.keep_bytes = 4 << 20;
     });
     begin(&mut world);
     for change in
         [Change::Lossy(100_000), Change::Twice(100_000), Change::Slow { delay_ns: 0, jitter_ns: ms(30) }]
     {
-        world.front(Front { from: Places::ALL, to: Places::ALL, both_ways: false, change, fault: None });
+        world.begin_fault(NetworkFault {
+            from: Places::ALL,
+            to: Places::ALL,
+            both_ways: false,
+            change,
+            fault: None,
+        });
     }
     world.load_all(Workload {
         operations: 250,
@@ -195,7 +201,7 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
         go(world.run_for(secs(12)), &world);
         let sides = [Places::of([0, 1]), Places::one(round % 4), Places::of([round % 4, 2])][round % 3];
         let to = Places(Places::of(0..4).0 & sides.others().0);
-        let front = world.front(Front {
+        let network_fault = world.begin_fault(NetworkFault {
             from: sides,
             to,
             both_ways: round % 2 == 0,
@@ -203,7 +209,7 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
             fault: None,
         });
         go(world.run_for(secs(8)), &world);
-        world.pass(front);
+        world.end_fault(network_fault);
     }
     world.heal();
     let height = world.height();
@@ -222,13 +228,13 @@ fn a_trickle_ends_when_it_ends(entry: &Entry) {
     let mut world = world_of(entry, 23, |settings| settings.transport = Transport::Links);
     begin(&mut world);
     let all = Places::ALL;
-    let trickle = Front { from: all, to: all, both_ways: false, change: Change::Trickle, fault: None };
-    let front = world.front(trickle);
+    let trickle = NetworkFault { from: all, to: all, both_ways: false, change: Change::Trickle, fault: None };
+    let network_fault = world.begin_fault(trickle);
     for value in 0..400 {
         world.submit(value % 4, &[put("k", value)]);
         go(world.run_for(ms(20)), &world);
     }
-    world.pass(front);
+    world.end_fault(network_fault);
     let ids = world.submit(0, &[put("k", 1_000)]);
     wait_for(&mut world, &ids, secs(2));
     settle(&mut world);

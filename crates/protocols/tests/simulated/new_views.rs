@@ -10,7 +10,7 @@ use quorate_protocols::pbft::{
     COMMIT, Certified, ENTRY, NEW_VIEW, NewView, PRE_PREPARE, PREPARE, PbftMessage, SUSPECT, VIEW_CHANGE,
     ViewChange,
 };
-use quorate_sim::{Frame, Heard, Settings, Verdict, World, ms, secs};
+use quorate_sim::{ControlledInput, Frame, Settings, Verdict, World, ms, secs};
 use quorate_types::{BlockId, Digest, Height, Kind, ReplicaId, Signature, Statement, View, Wire as _};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -106,7 +106,7 @@ fn s07_the_newer_of_two_prepared_blocks_is_chosen(entry: &Entry) {
     }
 }
 
-/// A world at rest, no checkpoint of which comes soon, with a puppet that will lead view 1.
+/// A world at rest, no checkpoint of which comes soon, with a controlled replica that will lead view 1.
 fn with_next_leader(entry: &Entry, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
     let mut world = world_of(entry, seed, |settings| {
         settings.checkpoint_every = 64;
@@ -115,17 +115,17 @@ fn with_next_leader(entry: &Entry, seed: u64, change: impl FnOnce(&mut Settings)
     });
     begin(&mut world);
     level(&mut world);
-    world.take_over(r(1));
+    world.take_control(r(1));
     world
 }
 
-/// The view changes for view 1 that have reached the puppet, by sender; run until there are so many.
-fn collect_changes(world: &mut World, puppet: ReplicaId, count: usize) -> Vec<Signed<ViewChange>> {
+/// The view changes for view 1 that have reached the controlled replica, by sender; run until there are so many.
+fn collect_changes(world: &mut World, controlled: ReplicaId, count: usize) -> Vec<Signed<ViewChange>> {
     let mut changes: Vec<Signed<ViewChange>> = Vec::new();
     for _ in 0..2_000 {
         go(world.run_for(ms(1)), world);
-        for heard in world.heard(puppet) {
-            let Heard::Frame { from, body, content, .. } = heard else { continue };
+        for heard in world.received(controlled) {
+            let ControlledInput::Frame { from, body, content, .. } = heard else { continue };
             let is_known = changes.iter().any(|change| change.by == from);
             if content.kind != VIEW_CHANGE || content.view != View(1) || is_known {
                 continue;
@@ -199,7 +199,7 @@ impl Wrong {
     }
 }
 
-/// A NEW-VIEW of the puppet: right but for one thing. X should be `picks`.
+/// A NEW-VIEW of the controlled replica: right but for one thing. X should be `picks`.
 fn wrong_new_view(
     entry: &Entry,
     world: &World,
@@ -221,7 +221,7 @@ fn wrong_new_view(
             changes.push(signed(world, r(1), body));
         }
         Wrong::Forged => {
-            // In the name of another, under the puppet's own key.
+            // In the name of another, under the controlled replica's own key.
             let body = ViewChange { prepared: Vec::new(), certified: Vec::new(), ..changes[2].body.clone() };
             changes[2] = Signed { by: changes[2].by, ..signed(world, r(1), body) };
         }
@@ -259,15 +259,15 @@ fn is_old_commit(frame: &Frame) -> bool {
 }
 
 /// A block has prepared everywhere and is decided nowhere, and all leave for view 1. The view changes that reach a
-/// puppet, and what follows from them. The COMMITs of view 0 stay lost.
+/// controlled replica, and what follows from them. The COMMITs of view 0 stay lost.
 fn leave_with_a_prepared_block(
     world: &mut World,
-    puppet: ReplicaId,
+    controlled: ReplicaId,
     count: usize,
 ) -> (Vec<Signed<ViewChange>>, Picks) {
     let before = world.height();
     drop_frames(world, |frame| is_old_commit(frame) || frame.content.kind == NEW_VIEW);
-    let changes = collect_changes(world, puppet, count);
+    let changes = collect_changes(world, controlled, count);
     let entries = &changes[0].body.prepared;
     assert!(changes.iter().all(|change| change.body.prepared == *entries), "all of them have prepared it");
     assert_eq!(entries.last().unwrap().height, before.next(), "one that is not decided");
@@ -287,7 +287,7 @@ fn s08_a_new_view_that_does_not_follow(entry: &Entry) {
         let new = wrong_new_view(entry, &world, wrong, changes, picks);
         let reason = wrong.reason(entry);
         assert_eq!(refused(&world, reason), 0);
-        world.say(r(1), To::All, &*message(entry, PbftMessage::NewView(Box::new(new))));
+        world.send_as(r(1), To::All, &*message(entry, PbftMessage::NewView(Box::new(new))));
         // Two that refuse it make the third join them, who may hear it when it is stale.
         go(world.run_for(ms(20)), &world);
         assert!(refused(&world, reason) >= 2, "{wrong:?}: {:?}", world.rejected());
@@ -305,7 +305,7 @@ fn s08_a_new_view_of_another_than_the_leader(entry: &Entry) {
     let mut world = world_of(entry, 420, |_| {});
     begin(&mut world);
     settle(&mut world);
-    world.take_over(r(3));
+    world.take_control(r(3));
     let ids = world.submit(0, &[incr("n"), incr("n")]);
     let (changes, picks) = leave_with_a_prepared_block(&mut world, r(3), 3);
     let new = NewView { view: View(1), changes, picks };
@@ -318,7 +318,7 @@ fn s08_a_new_view_of_another_than_the_leader(entry: &Entry) {
             () => Verdict::Pass,
         }
     });
-    world.say(r(3), To::All, &*message(entry, PbftMessage::NewView(Box::new(new))));
+    world.send_as(r(3), To::All, &*message(entry, PbftMessage::NewView(Box::new(new))));
     go(world.run_for(ms(20)), &world);
     assert!(refused(&world, "wrong_sender") >= 2, "{:?}", world.rejected());
     let has_begun = |id: u16| world.status(r(id)).unwrap().normal;
@@ -342,7 +342,7 @@ fn s08_a_right_new_view_for_some_and_a_wrong_one_for_others(entry: &Entry) {
         let wrong = wrong_new_view(entry, &world, Wrong::Null, changes, picks);
         let say = |world: &mut World, to: std::ops::Range<u16>, new: NewView| {
             let to = To::Some(to.map(r).collect());
-            world.say(r(1), to, &*message(entry, PbftMessage::NewView(Box::new(new))));
+            world.send_as(r(1), to, &*message(entry, PbftMessage::NewView(Box::new(new))));
         };
         say(&mut world, 2..2 + kept, right);
         say(&mut world, 2 + kept..7, wrong);
@@ -380,7 +380,7 @@ fn s22_one_replica_two_views_ahead(entry: &Entry) {
         begin(&mut world);
         level(&mut world);
         for id in [5, 6] {
-            world.take_over(r(id));
+            world.take_control(r(id));
         }
         // What the leader proposes is lost; nobody hears who leaves, but replica 4.
         drop_frames(&mut world, |frame| match frame.content.kind {
@@ -392,7 +392,7 @@ fn s22_one_replica_two_views_ahead(entry: &Entry) {
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         for id in [5, 6] {
             let to = To::Some([2, 3, 4].map(r).into_iter().collect());
-            world.say(r(id), to, &*message(entry, PbftMessage::Suspect { view: View(0), on: true }));
+            world.send_as(r(id), to, &*message(entry, PbftMessage::Suspect { view: View(0), on: true }));
             let change = ViewChange {
                 view: View(1),
                 proof: CheckpointProof::genesis(),
@@ -401,7 +401,7 @@ fn s22_one_replica_two_views_ahead(entry: &Entry) {
                 certified: Vec::new(),
             };
             let change = PbftMessage::ViewChange(Box::new(change));
-            world.say(r(id), To::One(r(4)), &*message(entry, change));
+            world.send_as(r(id), To::One(r(4)), &*message(entry, change));
         }
         let behind = |world: &World| view(world, r(4)) < View(2);
         go(world.run_while("one is two views ahead", secs(5), behind), &world);

@@ -7,7 +7,7 @@ use crate::sync_stage::{DELTA_NS, NEAR_NS, view};
 use quorate_consensus::Entry;
 use quorate_consensus::parts::returning::Standing;
 use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
-use quorate_sim::{Failure, Plan, Survives, Trouble, World, ms};
+use quorate_sim::{DiskTrouble, Failure, Plan, Survives, World, ms};
 use quorate_types::{ReplicaId, View};
 
 const R: u16 = 2;
@@ -50,7 +50,7 @@ pub(crate) fn decide_in_secret(
     plot.propose(&[P], &two);
     plot.run(ms(45))?;
     if stalls {
-        plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(R), Trouble::Slow));
+        plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(R), DiskTrouble::Slow));
     }
     // It hears the vote of `Q` Δ + δ after the proposal left, and of the end of the view δ later, of `P`.
     plot.run(if is_after { ms(75) } else { ms(40) })?;

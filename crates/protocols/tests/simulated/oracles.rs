@@ -29,7 +29,7 @@ fn agreement_notices_a_replica_that_skips_an_operation() {
     let mut world = world(60, |_| {});
     begin(&mut world);
     let op = next(&world);
-    restart(&mut world, r(2), |world| world.sabotage_skip(r(2), op));
+    restart(&mut world, r(2), |world| world.skip_operation(r(2), op));
     world.submit(0, &[incr("n")]);
     assert_eq!(found(world.run_for(secs(5))), Some(Oracle::Agreement));
 }
@@ -41,7 +41,7 @@ fn exactly_once_notices_what_is_applied_twice() {
     let op = next(&world);
     // All of them: the first to execute is believed to show the order.
     for id in world.replicas() {
-        restart(&mut world, id, |world| world.sabotage_twice(id, op));
+        restart(&mut world, id, |world| world.apply_twice(id, op));
     }
     world.submit(0, &[incr("n")]);
     assert_eq!(found(world.run_for(secs(5))), Some(Oracle::ExactlyOnce));
@@ -53,7 +53,7 @@ fn results_notice_f_plus_one_equal_lies() {
     begin(&mut world);
     let op = next(&world);
     for id in [r(1), r(2), r(3)] {
-        restart(&mut world, id, |world| world.sabotage_answer(id, op));
+        restart(&mut world, id, |world| world.falsify_answer(id, op));
     }
     world.submit(0, &[incr("n")]);
     assert_eq!(found(world.run_for(secs(5))), Some(Oracle::Results));
@@ -68,7 +68,7 @@ fn durability_notices_an_answer_that_nobody_executed() {
     world.submit(0, &[incr("n")]);
     let reply = made_up(&world);
     for id in [r(1), r(2)] {
-        world.tell_client(0, id, reply.clone());
+        world.forge_reply(0, id, reply.clone());
     }
     assert_eq!(found(world.run_for(secs(1))), Some(Oracle::Durability));
 }
@@ -132,7 +132,7 @@ fn same_slot_notices_what_a_rolled_back_disk_forgot() {
     world.crash(r(0), Survives::Everything);
     go(world.run_for(ms(50)), &world);
     // It forgets that, and proposes something else at the same height.
-    world.sabotage_roll_back(r(0), old);
+    world.roll_back_disk(r(0), old);
     world.start(r(0)).unwrap();
     world.submit(1, &[put("k", 3)]);
     assert_eq!(found(world.run_for(secs(20))), Some(Oracle::SameSlot));
@@ -151,7 +151,7 @@ fn links_notice_an_opening_that_counts_as_an_earlier_one() {
     world.crash(r(1), Survives::Everything);
     go(world.run_for(ms(100)), &world);
     // Its disk has forgotten the last opening, so this one has the same number.
-    world.sabotage_roll_back(r(1), old);
+    world.roll_back_disk(r(1), old);
     world.start(r(1)).unwrap();
     assert_eq!(found(world.run_for(secs(5))), Some(Oracle::Links));
 }
@@ -160,7 +160,7 @@ fn links_notice_an_opening_that_counts_as_an_earlier_one() {
 fn held_notices_a_disk_that_only_says_it_synced() {
     let mut world = world(66, |_| {});
     begin(&mut world);
-    restart(&mut world, r(1), |world| world.sabotage_syncs(r(1)));
+    restart(&mut world, r(1), |world| world.break_syncs(r(1)));
     world.submit(0, &[incr("n")]);
     assert_eq!(found(world.run_for(secs(5))), Some(Oracle::Held));
 }
@@ -200,7 +200,7 @@ fn stopped_notices_a_replica_whose_state_went_astray() {
     let mut world = world(69, short_window);
     begin(&mut world);
     let op = next(&world);
-    restart(&mut world, r(2), |world| world.sabotage_skip(r(2), op));
+    restart(&mut world, r(2), |world| world.skip_operation(r(2), op));
     world.tolerate(Oracle::Agreement);
     for value in 0..12 {
         world.submit(0, &[incr("n"), put("k", value)]);

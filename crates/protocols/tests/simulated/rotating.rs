@@ -13,7 +13,8 @@ use quorate_protocols::sync_hotstuff::rotating::{
     Header, RotatingMessage, RotatingRecord, RotatingSyncHotStuff, Timer, vote,
 };
 use quorate_sim::{
-    Change, Failure, Fault, Frame, Front, Oracle, Places, Settings, Survives, Verdict, World, ms, secs, seed,
+    Change, Failure, Fault, Frame, NetworkFault, Oracle, Places, Settings, Survives, Verdict, World, ms,
+    secs, seed,
 };
 use quorate_types::wire::frame::PROTOCOL;
 use quorate_types::{Block, BlockId, Kind, ReplicaId, Time, View, Wire as _};
@@ -43,7 +44,7 @@ fn seeds_within_the_bound() {
 /// §20: with τ of a second, no more than two syncs in a second at each of three replicas, and few messages.
 #[test]
 fn an_idle_cluster_hardly_syncs() {
-    let mut world = world_of(registered(), 20, |settings| settings.exam_params = false);
+    let mut world = world_of(registered(), 20, |settings| settings.parameters.exam = false);
     begin(&mut world);
     go(world.run_for(secs(5)), &world);
     let count = |world: &World| -> (u64, u64) {
@@ -67,7 +68,7 @@ fn an_idle_cluster_hardly_syncs() {
 fn a_leader_that_crashes() {
     for n in [3, 5, 7] {
         let mut world = exact(registered(), n, 2, |settings| {
-            settings.audience = quorate_sim::Audience::All;
+            settings.client.audience = quorate_sim::Audience::All;
         });
         begin(&mut world);
         level(&mut world);
@@ -193,7 +194,7 @@ impl Schedule {
         let (view, began) = (world.status(r(0)).unwrap().view, world.now());
         let liars: Vec<ReplicaId> =
             (0..3).map(|ahead| r(u16::try_from((view.0 - 1 + ahead) % 7).unwrap())).collect();
-        liars.iter().for_each(|liar| world.take_over(*liar));
+        liars.iter().for_each(|liar| world.take_control(*liar));
         Self { world, headers, late, view, liars, began, answers_probes: false }
     }
 
@@ -235,19 +236,19 @@ impl Schedule {
     /// The leader of a view proposes to one replica, with the certificate below.
     fn proposes(&mut self, to: ReplicaId, header: &Header, parent: Certificate) {
         let message = RotatingMessage::Propose { header: header.clone(), parent };
-        self.world.say(header.block.proposer, To::One(to), &message);
+        self.world.send_as(header.block.proposer, To::One(to), &message);
     }
 
     fn shows(&mut self, to: ReplicaId, certificate: Certificate) {
         let liar = self.liars[0];
-        self.world.say(liar, To::One(to), &RotatingMessage::Certified(certificate));
+        self.world.send_as(liar, To::One(to), &RotatingMessage::Certified(certificate));
     }
 
     /// All liars blame a view.
     fn blame(&mut self, to: &[ReplicaId], ahead: u64) {
         for liar in self.liars.clone() {
             let to = To::Some(to.iter().copied().collect());
-            self.world.say(liar, to, &RotatingMessage::Blame(self.view.plus(ahead)));
+            self.world.send_as(liar, to, &RotatingMessage::Blame(self.view.plus(ahead)));
         }
     }
 
@@ -359,7 +360,7 @@ fn two_blocks(
     let change = Change::Late { by_ns: late_ns, until: Time::ZERO };
     let slow = (late_ns > 0).then(|| {
         let fault = Some(Fault::BeyondDelta);
-        s.world.front(Front { from, to, both_ways: true, change, fault })
+        s.world.begin_fault(NetworkFault { from, to, both_ways: true, change, fault })
     });
     s.proposes(q, &x, certified.clone());
     s.ran(15)?;
@@ -381,7 +382,7 @@ fn two_blocks(
     }
     s.ran(900)?;
     if let Some(slow) = slow {
-        s.world.pass(slow);
+        s.world.end_fault(slow);
     }
     s.end()
 }
@@ -430,6 +431,6 @@ fn gap_commits_without_the_rule_about_views_left_out() {
     assert_eq!((x.block.height, x.block.parent), (b.block.height, b.block.parent));
     for id in s.honest() {
         assert!(s.world.decided(id) >= x.block.height, "{id}");
-        assert_eq!(s.world.status(id).unwrap().doubted, 0, "{id}");
+        assert_eq!(s.world.status(id).unwrap().alarms.doubts, 0, "{id}");
     }
 }

@@ -7,7 +7,9 @@ use crate::sync_stage::{DELTA_NS, NEAR_NS, exact};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::returning::Standing;
 use quorate_protocols::sync_hotstuff::rotating::RotatingMessage;
-use quorate_sim::{Audience, Byzantine, Frame, Plan, Survives, Trouble, Verdict, Weather, World, ms, secs};
+use quorate_sim::{
+    Audience, Byzantine, DiskTrouble, Frame, LinkConditions, Plan, Survives, Verdict, World, ms, secs,
+};
 use quorate_types::{Height, Kind, ReplicaId, Time, View};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -63,7 +65,7 @@ fn count(world: &World, kind: &'static str) -> u64 {
 #[test]
 fn s03_a_leader_that_crashes_after_telling_one() {
     for n in [3, 5] {
-        let mut world = exact(registered(), n, 3, |settings| settings.audience = Audience::All);
+        let mut world = exact(registered(), n, 3, |settings| settings.client.audience = Audience::All);
         let hidden: Rc<Cell<Option<View>>> = Rc::default();
         let only = Rc::clone(&hidden);
         let told = |world: &World, view: View| leader(world, view.next().next());
@@ -112,7 +114,7 @@ fn s03_a_leader_that_crashes_after_telling_one() {
 /// S6: of seven three never vote, and blocks are committed as soon as when all do.
 #[test]
 fn s06_replicas_that_never_vote() {
-    let mut world = exact(registered(), 7, 6, |settings| settings.audience = Audience::All);
+    let mut world = exact(registered(), 7, 6, |settings| settings.client.audience = Audience::All);
     let said = listen(&mut world, |frame| {
         let is_silent = frame.from >= r(4) && frame.content.kind.as_str() == "vote";
         if is_silent { Verdict::Drop } else { Verdict::Pass }
@@ -135,9 +137,9 @@ fn s06_replicas_that_never_vote() {
 fn s08_everything_takes_exactly_delta() {
     for n in [3, 5] {
         let mut world = exact(registered(), n, 8, |settings| {
-            settings.weather = Weather::constant(DELTA_NS);
-            settings.audience = Audience::All;
-            settings.client_retry_ns = secs(3);
+            settings.conditions = LinkConditions::constant(DELTA_NS);
+            settings.client.audience = Audience::All;
+            settings.client.retry_ns = secs(3);
         });
         begin(&mut world);
         for number in 0..10 {
@@ -153,7 +155,7 @@ fn s08_everything_takes_exactly_delta() {
 /// view, and it catches up.
 #[test]
 fn s12_a_restart_within_the_wait() {
-    let mut world = exact(registered(), 3, 12, |settings| settings.audience = Audience::All);
+    let mut world = exact(registered(), 3, 12, |settings| settings.client.audience = Audience::All);
     let said = listen(&mut world, |_| Verdict::Pass);
     begin(&mut world);
     for step in 0..8 {
@@ -217,8 +219,8 @@ fn s15_all_are_cut_after_an_acknowledgement() {
         }
         let liar = r(order[0]);
         match seed % 2 {
-            0 => world.take_over(liar),
-            _ => world.goes_bad(liar, Byzantine::Own),
+            0 => world.take_control(liar),
+            _ => world.corrupt_now(liar, Byzantine::Own),
         }
         let id = world.submit(1, &[incr("n")])[0];
         wait_for(&mut world, &[id], secs(30));
@@ -234,8 +236,8 @@ fn s15_all_are_cut_after_an_acknowledgement() {
 fn s17_within_half_of_delta_there_is_no_doubt() {
     for (n, delay_ns) in [(3, NEAR_NS), (3, DELTA_NS / 2 - 1_000), (5, DELTA_NS / 4)] {
         let mut world = exact(registered(), n, 17, |settings| {
-            settings.weather = Weather::constant(delay_ns);
-            (settings.client_retry_ns, settings.audience) = (secs(3), Audience::All);
+            settings.conditions = LinkConditions::constant(delay_ns);
+            (settings.client.retry_ns, settings.client.audience) = (secs(3), Audience::All);
             settings.set("guarded", true);
         });
         let said = listen(&mut world, |_| Verdict::Pass);
@@ -269,7 +271,7 @@ fn s18_a_disk_that_stalls() {
     let (sync_ns, slow) = (5 * DELTA_NS / 100, r(2));
     let mut world = exact(registered(), 3, 18, |settings| {
         settings.costs.sync_ns = sync_ns;
-        settings.audience = Audience::All;
+        settings.client.audience = Audience::All;
     });
     let said = listen(&mut world, move |frame| {
         // It is not told what others have decided.
@@ -281,7 +283,7 @@ fn s18_a_disk_that_stalls() {
     // The next but one leader is the slow one: two views go on without it.
     let is_before = |world: &World| leader(world, world.status(r(0)).unwrap().view) != r(0);
     go(world.run_while("the first one leads", secs(5), is_before), &world);
-    world.plan(world.now(), Plan::Disk(slow, Trouble::Slow));
+    world.plan(world.now(), Plan::Disk(slow, DiskTrouble::Slow));
     let since = world.now();
     let id = world.submit(0, &[put("k", 1)])[0];
     wait_for(&mut world, &[id], secs(2));
@@ -291,7 +293,7 @@ fn s18_a_disk_that_stalls() {
         "the others wait for nobody: {}",
         world.now().since(at)
     );
-    world.plan(world.now(), Plan::Disk(slow, Trouble::None));
+    world.plan(world.now(), Plan::Disk(slow, DiskTrouble::None));
     let is_behind = |world: &World| world.decided(slow) < height;
     go(world.run_while("it has committed", secs(5), is_behind), &world);
     let voted = votes_of(&said, slow).into_iter().find(|(_, of, _)| *of >= view).unwrap().0;

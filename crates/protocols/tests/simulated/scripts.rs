@@ -131,11 +131,11 @@ fn the_commands_of_scripts_are_documented() {
 const HEAD: &str = "\
 # Golden scripts
 
-A script is a text file with commands to a small simulated world, and below each command what came of it. Those of the
-protocols lie in `crates/protocols/src/*/scripts/`; the first of each protocol is its paper's figure. They are played
-whenever the tests run, and must come out as they are written.
+A script is a text file with commands to a small simulated world, each followed by its trace. The protocols' scripts are in
+`crates/protocols/src/*/scripts/`; the first of each protocol is the figure of its paper. The tests play all of them, and
+every trace has to be equal to the written one.
 
-* `quorate sim --script FILE` plays one and prints it; with `--update` it writes the trace into the file.
+* `quorate sim --script FILE` plays a script and prints it; with `--update` it writes the trace into the file.
 * `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated scripts` does that for all of them, and for this page.
 
 ```text
@@ -150,11 +150,11 @@ run 1ms
 expect sent vote 3
 ```
 
-What is indented is the trace, in columns: milliseconds since the script began; who; what happens, or to whom something
-is sent (`->`, or `-x` where it is lost and `-|` where it is held); the kind of the message; its view and height; a
-letter that stands for the block. A line is written when a message leaves. Messages of the host are left out, and those
-that belong to no block (`not_counted` in the protocol's figures), unless a `show` names them. What is expected must be
-so whatever the trace says: rewriting a script does not make it true.
+Indented lines are the trace. Its columns are: milliseconds since the script began; the actor; the event, or the receivers
+of a message (`->`, or `-x` for a lost and `-|` for a held message); the kind of the message; its view and height; a letter
+for the block. A line is written when a message leaves. Host messages are left out unless a `show` names them. So are
+messages that belong to no block (`not_counted` in the protocol's figures). An `expect` has to hold whatever the trace is:
+rewriting a script does not make it true.
 
 ## Commands
 

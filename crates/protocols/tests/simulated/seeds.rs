@@ -5,9 +5,9 @@ use crate::support::{pbft, pbft_signed};
 use expect_test::expect;
 use quorate_consensus::{Entry, Model};
 use quorate_protocols::REGISTRY;
-use quorate_sim::exam::{Regression, sit};
-use quorate_sim::fault::{Class, Fault, Source};
-use quorate_sim::seed::{self, Standard};
+use quorate_sim::exam::{Regression, run_short};
+use quorate_sim::fault::{Fault, FaultClass, FaultSource};
+use quorate_sim::seed::{self, StandardRun};
 use quorate_sim::{Oracle, Report, Verdict, ms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -38,10 +38,11 @@ fn heartbeats_are_short_and_long() {
     for entry in REGISTRY.iter().filter(|entry| entry.spec.model == Model::Synchrony) {
         let mut long = 0;
         for seed in 0..100 {
-            let mut run = Standard::new(entry, None, seed).unwrap();
+            let mut run = StandardRun::new(entry, None, seed).unwrap();
             let settings = run.world().settings();
-            if let Some(heartbeat) = settings.params.get("heartbeat_ms") {
-                let deltas = ms(heartbeat.as_integer().unwrap().unsigned_abs()) / settings.delta_ns;
+            if let Some(heartbeat) = settings.parameters.changed.get("heartbeat_ms") {
+                let deltas =
+                    ms(heartbeat.as_integer().unwrap().unsigned_abs()) / settings.parameters.delta_ns;
                 assert_eq!(deltas, 20, "{} seed {seed}", entry.spec.name);
                 long += 1;
             }
@@ -71,7 +72,7 @@ fn standard_seeds() {
     for report in &reports {
         assert!(report.requests >= 400, "{report}");
         assert!(report.virtual_ns >= quorate_sim::secs(60), "{report}");
-        let classes: BTreeSet<Class> = report.faults.keys().map(|fault| fault.class()).collect();
+        let classes: BTreeSet<FaultClass> = report.faults.keys().map(|fault| fault.class()).collect();
         assert!(report.faults.len() >= 4 && classes.len() == 4, "{report}: {:?}", report.faults);
         assert!(report.faults.keys().any(|fault| fault.is_crash()), "{report}: {:?}", report.faults);
         assert!(report.promises > 100, "{report}: {} promises", report.promises);
@@ -79,9 +80,9 @@ fn standard_seeds() {
         report.felt.iter().for_each(|(fault, count)| *felt.entry(*fault).or_default() += count);
     }
     for fault in Fault::ALL {
-        let is_drawn = fault.source() == Source::Drawn && *fault != Fault::Coalition;
+        let is_drawn = fault.source() == FaultSource::Drawn && *fault != Fault::Coalition;
         assert!(!is_drawn || planned.contains_key(fault), "{fault} never comes: {planned:?}");
-        let comes = matches!(fault.source(), Source::Drawn | Source::Hosts(_));
+        let comes = matches!(fault.source(), FaultSource::Drawn | FaultSource::Hosts(_));
         let counts = comes && !UNCOUNTED.contains(fault) && *fault != Fault::Coalition;
         assert!(!counts || felt.contains_key(fault), "{fault} comes and nobody feels it: {felt:?}");
     }
@@ -97,7 +98,7 @@ fn seeds_that_have_found_a_bug() {
     let reports = run_all(&places, |place| {
         let run = &all[place as usize];
         let entry = REGISTRY.iter().find(|entry| entry.spec.name.as_str() == run.protocol).unwrap();
-        run.paper.sit(entry, run.n, run.seed).unwrap()
+        run.scenario.run(entry, run.n, run.seed).unwrap()
     });
     must_pass(pbft(), &reports, None);
 }
@@ -108,7 +109,7 @@ fn every_protocol_sits_the_exam() {
     let names: Vec<u64> = (0..REGISTRY.len() as u64).collect();
     run_all(&names, |place| {
         let entry = &REGISTRY[place as usize];
-        let failed = sit(entry, 4).unwrap();
+        let failed = run_short(entry, 4).unwrap();
         let failed: Vec<String> = failed.iter().map(|(paper, report)| format!("{paper}: {report}")).collect();
         assert!(failed.is_empty(), "{}: {failed:#?}", entry.spec.name);
         seed::run(entry, None, 0).unwrap()
@@ -167,7 +168,7 @@ fn a_seed_decides_a_run_in_every_build() {
 /// An assertion that fails is a failure like any other: with a seed, and not the end of all other runs.
 #[test]
 fn a_panic_is_a_failure_with_a_seed() {
-    let mut standard = Standard::with(pbft(), None, seed::Cast::Nobody, 5).unwrap();
+    let mut standard = StandardRun::with(pbft(), None, seed::ByzantineChoice::Nobody, 5).unwrap();
     let mut frames = 0;
     standard.world().hook(move |_, _| {
         frames += 1;

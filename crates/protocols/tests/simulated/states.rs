@@ -27,7 +27,7 @@ fn astray(protocol: &str, who: &[u16]) -> World {
     begin(&mut world);
     let next = world.history().records().len() as u64;
     for (id, op) in who.iter().zip(next..) {
-        restart(&mut world, r(*id), |world| world.sabotage_skip(r(*id), OpId(op)));
+        restart(&mut world, r(*id), |world| world.skip_operation(r(*id), OpId(op)));
     }
     // One bundle: no checkpoint comes between them.
     let puts: Vec<_> = ["a", "b"].iter().zip(who).map(|(key, _)| put(key, 1)).collect();
@@ -39,7 +39,7 @@ fn astray(protocol: &str, who: &[u16]) -> World {
     world
 }
 
-/// At the first checkpoint after that all of them know, with whoever says what; and nothing is stable there.
+/// At the first checkpoint after that all of them know, with each state's signers; and nothing is stable there.
 #[test]
 fn states_without_a_quorum_are_known_at_the_first_checkpoint_where_they_differ() {
     for protocol in ["pbft", "pbft-signed", "hotstuff", "jolteon"] {
@@ -50,9 +50,9 @@ fn states_without_a_quorum_are_known_at_the_first_checkpoint_where_they_differ()
             let first = differing.first().unwrap_or_else(|| panic!("{protocol}: replica {id} knows nothing"));
             assert_eq!(first.quorum, Quorum::Never, "{protocol}: {first}");
             assert!(first.height > stable && first.height.since(stable) <= 4, "{protocol}: {first}");
-            let states = first.says.iter().map(|(checkpoint, _)| checkpoint.state);
+            let states = first.states.iter().map(|(checkpoint, _)| checkpoint.state);
             assert!(states.collect::<std::collections::BTreeSet<_>>().len() >= 3, "{protocol}: {first}");
-            let own = first.says.iter().filter(|(_, who)| who.contains(id)).count();
+            let own = first.states.iter().filter(|(_, who)| who.contains(id)).count();
             assert!(
                 own == 1 && first.to_string().contains(&format!("this one ({id})")),
                 "{protocol}: {first}"
@@ -70,8 +70,8 @@ fn a_replica_whose_state_went_astray_is_named_by_the_others() {
         for id in world.replicas().filter(|id| *id != r(2)) {
             let differing = world.differing(id);
             let [one] = &differing[..] else { panic!("{protocol}: replica {id} knows of {differing:?}") };
-            assert_eq!((one.quorum, one.says.len()), (Quorum::Reached, 2), "{protocol}: {one}");
-            assert!(one.to_string().contains("quorum has signed: replica 2 says "), "{protocol}: {one}");
+            assert_eq!((one.quorum, one.states.len()), (Quorum::Reached, 2), "{protocol}: {one}");
+            assert!(one.to_string().contains("quorum has signed: replica 2 signed "), "{protocol}: {one}");
             assert!(world.status(id).unwrap().stable > Height::ZERO);
         }
     }

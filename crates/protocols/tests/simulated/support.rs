@@ -3,8 +3,8 @@
 use quorate_consensus::{Entry, Message, To};
 use quorate_protocols::pbft::{PbftMessage, SignedMessage, VIEW_CHANGE};
 use quorate_sim::{
-    Change, Costs, Frame, Front, Heard, Op, OpId, Places, Settings, Survives, Transport, Verdict, Weather,
-    World, ms, secs,
+    Change, ControlledInput, Costs, Frame, LinkConditions, NetworkFault, Op, OpId, Places, Settings,
+    Survives, Transport, Verdict, World, ms, secs,
 };
 use quorate_types::bundle::bundle_digest;
 use quorate_types::codec::Wire as _;
@@ -76,7 +76,7 @@ pub(crate) const DELAY_NS: u64 = ms(1);
 /// A world in which only messages take time, all of them equally much: for counting delays.
 pub(crate) fn constant_of(entry: &Entry, seed: u64) -> World {
     world_of(entry, seed, |settings| {
-        settings.weather = Weather::constant(DELAY_NS);
+        settings.conditions = LinkConditions::constant(DELAY_NS);
         settings.costs = Costs::NONE;
     })
 }
@@ -106,7 +106,13 @@ pub(crate) fn ask(world: &mut World, client: usize, op: Op) -> OpId {
 /// One replica is cut off from all others, and from clients, until the front passes.
 pub(crate) fn cut(world: &mut World, who: usize) -> u64 {
     let one = Places::one(who);
-    world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut, fault: None })
+    world.begin_fault(NetworkFault {
+        from: one,
+        to: one.others(),
+        both_ways: true,
+        change: Change::Cut,
+        fault: None,
+    })
 }
 
 /// Runs until these operations are answered.
@@ -115,16 +121,16 @@ pub(crate) fn wait_for(world: &mut World, ids: &[OpId], span_ns: u64) {
     go(world.run_while("operations are answered", span_ns, waits), world);
 }
 
-/// Runs until a client's bundle has reached a puppet, and hands its bytes on to all replicas. The payload of it.
-pub(crate) fn spread_bundle(world: &mut World, puppet: ReplicaId) -> Payload {
+/// Runs until a client's bundle has reached a controlled replica, and hands its bytes on to all replicas. The payload of it.
+pub(crate) fn spread_bundle(world: &mut World, controlled: ReplicaId) -> Payload {
     for _ in 0..2_000 {
         go(world.run_for(ms(1)), world);
-        for heard in world.heard(puppet) {
-            let Heard::Client(_, message) = heard else { continue };
+        for heard in world.received(controlled) {
+            let ControlledInput::Client(_, message) = heard else { continue };
             let Ok(FromClient::Bundle { content, .. }) = FromClient::from_bytes(&message) else { continue };
             let payload = Payload { bundles: vec![bundle_digest(&content)] };
-            world.say_frame(puppet, To::All, frame::BUNDLE, message.slice(1..));
-            world.say_frame(puppet, To::All, frame::PAYLOAD, payload.to_bytes().into());
+            world.send_frame_as(controlled, To::All, frame::BUNDLE, message.slice(1..));
+            world.send_frame_as(controlled, To::All, frame::PAYLOAD, payload.to_bytes().into());
             return payload;
         }
     }

@@ -8,7 +8,9 @@ use crate::sync_plot::{Plot, ids};
 use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, view};
 use quorate_consensus::Entry;
 use quorate_protocols::sync_hotstuff::SyncMessage;
-use quorate_sim::{Change, Failure, Fault, Front, Oracle, Places, Verdict, Weather, World, ms, secs};
+use quorate_sim::{
+    Change, Failure, Fault, LinkConditions, NetworkFault, Oracle, Places, Verdict, World, ms, secs,
+};
 use quorate_types::{Height, ReplicaId, Time, View};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,14 +30,20 @@ both_synchronous! {
 fn late(world: &mut World, among: &[u16], by_ns: u64) -> u64 {
     let places = Places::of(ids(among).into_iter().map(ReplicaId::index));
     let change = Change::Late { by_ns, until: Time::ZERO };
-    world.front(Front { from: places, to: places, both_ways: true, change, fault: Some(Fault::BeyondDelta) })
+    world.begin_fault(NetworkFault {
+        from: places,
+        to: places,
+        both_ways: true,
+        change,
+        fault: Some(Fault::BeyondDelta),
+    })
 }
 
 /// What one says to the other is.
 fn late_one_way(world: &mut World, (from, to): (u16, u16), by_ns: u64) {
     let (from, to) = (Places::one(usize::from(from)), Places::one(usize::from(to)));
     let change = Change::Late { by_ns, until: Time::ZERO };
-    world.front(Front { from, to, both_ways: false, change, fault: Some(Fault::BeyondDelta) });
+    world.begin_fault(NetworkFault { from, to, both_ways: false, change, fault: Some(Fault::BeyondDelta) });
 }
 
 /// A world that has had no doubt for longer than anybody waits after one; then the first f replicas lie. The guard is on,
@@ -43,7 +51,7 @@ fn late_one_way(world: &mut World, (from, to): (u16, u16), by_ns: u64) {
 fn calm(entry: &Entry, n: usize, guarded: Option<bool>) -> Plot {
     let mut plot = Plot::honest(entry, n, |settings| match guarded {
         Some(guarded) => settings.set("guarded", guarded),
-        None => drop(settings.params.remove("guarded")),
+        None => drop(settings.parameters.changed.remove("guarded")),
     });
     plot.run(30 * DELTA_NS).unwrap();
     let liars: Vec<u16> = (0..u16::try_from((n - 1) / 2).unwrap()).collect();
@@ -63,7 +71,7 @@ fn equivocate(plot: &mut Plot) {
 }
 
 fn doubted(world: &World, id: u16) -> u64 {
-    world.status(ReplicaId(id)).unwrap().doubted
+    world.status(ReplicaId(id)).unwrap().alarms.doubts
 }
 
 /// S13 with the guard on: replica 0 of three lies, and answers its probes at once; replicas 1 and 2 hear each other 5 Δ
@@ -169,7 +177,7 @@ fn slows_down(
     equivocate(&mut plot);
     plot.run(after_ns)?;
     let doubts: Vec<u64> = honest.iter().map(|id| before(&plot.world, *id)).collect();
-    let front = late(&mut plot.world, &honest, LATE_NS);
+    let network_fault = late(&mut plot.world, &honest, LATE_NS);
     // §19 (1): within 1.25 Δ; where nothing waits for the guard, within 3 Δ. A nanosecond for what is due at that very moment.
     let is_guarded = plot.world.status(ReplicaId(honest[0])).unwrap().guard.unwrap().bound.guarded;
     let alarm_ns = DELTA_NS + if is_guarded { DELTA_NS / 4 } else { 2 * DELTA_NS } + 1;
@@ -180,7 +188,7 @@ fn slows_down(
         }
     }
     plot.run(span_ns.saturating_sub(alarm_ns))?;
-    plot.world.pass(front);
+    plot.world.end_fault(network_fault);
     // What is on its way arrives, and nobody has gone on before.
     let height = plot.world.highest();
     let (bound, healed) = (recovery(&plot.world, 0), plot.world.now().plus(LATE_NS));
@@ -232,10 +240,10 @@ fn s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork(entry: &Entry) {
                 plot.run(before).unwrap();
                 equivocate(&mut plot);
                 plot.run(span_ns - before).unwrap();
-                plot.world.pass(slow);
+                plot.world.end_fault(slow);
             } else {
                 plot.run(span_ns).unwrap();
-                plot.world.pass(slow);
+                plot.world.end_fault(slow);
                 plot.run(before - span_ns).unwrap();
                 equivocate(&mut plot);
             }
@@ -305,7 +313,7 @@ pub(crate) fn decided_in_a_slowdown(entry: &Entry) -> Result<(), Failure> {
     assert!(plot.world.decided(ReplicaId(2)) >= one.block.height, "2 has decided");
     plot.run(4 * DELTA_NS)?;
     plot.lead(View(2), lock, &[3, 4], 1)?;
-    plot.world.pass(slow);
+    plot.world.end_fault(slow);
     plot.run(10 * DELTA_NS)?;
     plot.close()
 }
@@ -326,8 +334,8 @@ fn s17_within_half_of_delta_there_is_no_doubt(entry: &Entry) {
         (7, DELTA_NS / 4),
     ] {
         let mut world = exact(entry, n, 17, |settings| {
-            settings.weather = Weather::constant(delay_ns);
-            settings.client_retry_ns = secs(3);
+            settings.conditions = LinkConditions::constant(delay_ns);
+            settings.client.retry_ns = secs(3);
             settings.set("guarded", true);
         });
         let ear = listen(&mut world, |_, _| Verdict::Pass);
@@ -373,8 +381,8 @@ fn o13_a_notify_that_is_late_forks_and_is_noticed() {
     for id in [3, 4] {
         // Both of those who had left the view. `last_doubted` is the last of what they say about it.
         let status = plot.world.status(ReplicaId(id)).unwrap();
-        let said = status.last_doubted.unwrap_or_default();
-        assert!(status.doubted > 0 && said.contains("what is committed"), "{id}: {said}");
+        let said = status.alarms.last_doubt.unwrap_or_default();
+        assert!(status.alarms.doubts > 0 && said.contains("what is committed"), "{id}: {said}");
         // §11: the link is named.
         assert!(said.ends_with("(replica 2)"), "{id}: {said}");
     }

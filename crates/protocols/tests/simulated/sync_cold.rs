@@ -5,7 +5,7 @@ use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::Entry;
 use quorate_consensus::parts::returning::Standing;
 use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
-use quorate_sim::{Change, Failure, Front, OpId, Places, Plan, Survives, Weather, World, ms};
+use quorate_sim::{Change, Failure, LinkConditions, NetworkFault, OpId, Places, Plan, Survives, World, ms};
 use quorate_types::{ReplicaId, Time, View};
 
 /// Of three replicas 1 lies from the cut on, and leads the second view.
@@ -40,7 +40,7 @@ fn cut_after_an_answer(plot: &mut Plot, more: bool) -> Result<End, Failure> {
     }
     plot.world.run_while("it is answered", ms(2_000), |world| is_open(world, id))?;
     plot.liars = vec![ReplicaId(LIAR)];
-    plot.world.take_over(ReplicaId(LIAR));
+    plot.world.take_control(ReplicaId(LIAR));
     for id in [0, LATE] {
         plot.world.crash(ReplicaId(id), Survives::Nothing);
     }
@@ -102,7 +102,7 @@ fn slow_after_delta(
 ) -> Result<(Plot, Header), Failure> {
     let near_ns = ms(1);
     let mut plot = Plot::honest(entry, 5, |settings| {
-        settings.weather = Weather::constant(near_ns);
+        settings.conditions = LinkConditions::constant(near_ns);
         settings.set("guarded", guarded);
     });
     plot.run(30 * DELTA_NS)?;
@@ -136,9 +136,15 @@ fn slow_after_delta(
     plot.run(1)?;
     let honest = Places::of([2, 3, 4]);
     let change = Change::Late { by_ns: 5 * DELTA_NS, until: Time::ZERO };
-    let slow = plot.world.front(Front { from: honest, to: honest, both_ways: true, change, fault: None });
+    let slow = plot.world.begin_fault(NetworkFault {
+        from: honest,
+        to: honest,
+        both_ways: true,
+        change,
+        fault: None,
+    });
     plot.run(span_ns)?;
-    plot.world.pass(slow);
+    plot.world.end_fault(slow);
     plot.world.run_until(vote.plus(4 * DELTA_NS))?;
     Ok((plot, two))
 }

@@ -10,7 +10,7 @@ use crate::sync_schedules::{
 use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, sync_hotstuff, view};
 use quorate_consensus::{Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Evidence, Header, SyncMessage};
-use quorate_sim::{Bytes, Plan, Trouble, Verdict, World, ms, secs};
+use quorate_sim::{Bytes, DiskTrouble, Plan, Verdict, World, ms, secs};
 use quorate_types::wire::frame;
 use quorate_types::{Height, ReplicaId, View};
 use std::cell::Cell;
@@ -40,7 +40,7 @@ fn s01_what_a_block_costs() {
     for sync_ns in [0, ms(5)] {
         let mut world = exact(sync_hotstuff(), 3, 1, |settings| {
             settings.costs.sync_ns = sync_ns;
-            settings.client_retry_ns = secs(3);
+            settings.client.retry_ns = secs(3);
         });
         let ear = listen(&mut world, |_, _| Verdict::Pass);
         begin(&mut world);
@@ -189,7 +189,7 @@ fn s11_nonsense_makes_no_certificate(entry: &Entry) {
     });
     begin(&mut world);
     level(&mut world);
-    world.take_over(r(4));
+    world.take_control(r(4));
     let height = world.highest();
     deaf.set(Some(height.next()));
     let id = world.submit(0, &[put("k", 1)])[0];
@@ -205,17 +205,17 @@ fn s11_nonsense_makes_no_certificate(entry: &Entry) {
     let in_anothers_name = world.seal(r(1), &vote(&header));
     for round in 0..20u8 {
         for message in [vote(&header), vote(&moved), first.clone()] {
-            world.say(r(4), To::All, &message);
+            world.send_as(r(4), To::All, &message);
         }
-        world.say_frame(r(4), To::All, frame::PROTOCOL, in_anothers_name.clone());
-        world.say_frame(r(4), To::All, frame::PROTOCOL, Bytes::from(vec![round; usize::from(round) * 7]));
+        world.send_frame_as(r(4), To::All, frame::PROTOCOL, in_anothers_name.clone());
+        world.send_frame_as(r(4), To::All, frame::PROTOCOL, Bytes::from(vec![round; usize::from(round) * 7]));
         go(world.run_for(ms(10)), &world);
     }
     wait_for(&mut world, &[id], secs(2));
     go(world.run_for(DELTA_NS), &world);
     // Its own vote and the liar's are two of three.
     assert_eq!(world.decided(r(2)), height, "no certificate");
-    let doubted = world.status(r(2)).unwrap().last_doubted.unwrap_or_default();
+    let doubted = world.status(r(2)).unwrap().alarms.last_doubt.unwrap_or_default();
     assert!(doubted.contains("without a certificate"), "its timer ended: {doubted}");
     for reason in ["bad signature", "malformed message", "duplicate"] {
         assert!(world.rejected().contains_key(reason), "{reason}: {:?}", world.rejected());
@@ -251,7 +251,7 @@ fn s18_a_disk_that_stalls(entry: &Entry) {
     });
     begin(&mut world);
     level(&mut world);
-    world.plan(world.now(), Plan::Disk(slow, Trouble::Slow));
+    world.plan(world.now(), Plan::Disk(slow, DiskTrouble::Slow));
     let height = world.highest();
     let id = world.submit(0, &[put("k", 1)])[0];
     wait_for(&mut world, &[id], secs(1));
@@ -261,7 +261,7 @@ fn s18_a_disk_that_stalls(entry: &Entry) {
         world.now().since(proposed) <= 2 * DELTA_NS + 6 * NEAR_NS + 3 * sync_ns,
         "the others wait for nobody"
     );
-    world.plan(world.now(), Plan::Disk(slow, Trouble::None));
+    world.plan(world.now(), Plan::Disk(slow, DiskTrouble::None));
     let is_behind = |world: &World| world.decided(slow) < height.next();
     go(world.run_while("it has committed", secs(3), is_behind), &world);
     let votes = |sent: &crate::sync_stage::Sent| {

@@ -7,7 +7,7 @@ use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Answer, Header, Lock, SyncMessage, bind_base, vote};
-use quorate_sim::{Failure, Frame, Heard, Settings, Verdict, World, ms};
+use quorate_sim::{ControlledInput, Failure, Frame, Settings, Verdict, World, ms};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::frame;
 use quorate_types::{Block, BlockId, Height, Incarnation, Kind, ReplicaId, ReplicaSet, View};
@@ -41,15 +41,15 @@ pub(crate) fn ids(all: &[u16]) -> Vec<ReplicaId> {
 /// These answer what probes they have heard, as if nothing were wrong.
 pub(crate) fn answer_probes(world: &mut World, liars: &[ReplicaId]) {
     for liar in liars {
-        for heard in world.heard(*liar) {
-            let Heard::Frame { from, frame_type, body, content } = heard else { continue };
+        for heard in world.received(*liar) {
+            let ControlledInput::Frame { from, frame_type, body, content } = heard else { continue };
             if content.kind.as_str() == "host.probe" {
                 // The number of the probe comes back, and nothing waits for the disk.
                 let mut answer = vec![PROBE_ANSWER];
                 answer.extend_from_slice(body.get(1..).unwrap());
                 0u64.encode(&mut answer);
                 world.now().encode(&mut answer);
-                world.say_frame(*liar, To::One(from), frame_type, answer.into());
+                world.send_frame_as(*liar, To::One(from), frame_type, answer.into());
             }
         }
     }
@@ -67,21 +67,21 @@ impl Plot {
     pub(crate) fn honest(entry: &Entry, n: usize, change: impl FnOnce(&mut Settings)) -> Self {
         let mut world = exact(entry, n, 23, change);
         let paths: Rc<RefCell<Vec<Path>>> = Rc::default();
-        let (shared, near_ns) = (Rc::clone(&paths), world.settings().weather.delay_ns);
+        let (shared, near_ns) = (Rc::clone(&paths), world.settings().conditions.delay_ns);
         let ear = listen(&mut world, move |_, frame| delay(&shared.borrow(), frame, near_ns));
         begin(&mut world);
         level(&mut world);
         Self { world, ear, liars: Vec::new(), answers_probes: false, paths }
     }
 
-    /// These are puppets from now on. What they have said as honest ones arrives, and is committed.
+    /// These are controlled replicas from now on. What they have said as honest ones arrives, and is committed.
     pub(crate) fn corrupt(&mut self, liars: &[u16]) {
         self.liars = ids(liars);
-        self.liars.iter().for_each(|liar| self.world.take_over(*liar));
+        self.liars.iter().for_each(|liar| self.world.take_control(*liar));
         let last = self.tip().0;
         let is_open = |world: &World| world.honest().any(|id| world.decided(id) < last);
         self.world.run_while("all is committed", ms(400), is_open).unwrap();
-        self.world.run_for(2 * self.world.settings().weather.delay_ns).unwrap();
+        self.world.run_for(2 * self.world.settings().conditions.delay_ns).unwrap();
     }
 
     /// What these say to those takes so long from now on, whatever the kind if none is named.
@@ -109,12 +109,12 @@ impl Plot {
         id.encode(&mut question);
         height.encode(&mut question);
         height.encode(&mut question);
-        self.world.say_frame(ReplicaId(by), To::One(ReplicaId(of)), frame::HOST, question.into());
+        self.world.send_frame_as(ReplicaId(by), To::One(ReplicaId(of)), frame::HOST, question.into());
     }
 
     pub(crate) fn say(&mut self, by: u16, to: &[u16], message: &SyncMessage) {
         let to = To::Some(ids(to).into_iter().collect::<ReplicaSet>());
-        self.world.say(ReplicaId(by), to, message);
+        self.world.send_as(ReplicaId(by), to, message);
     }
 
     fn leader(&self, view: View) -> ReplicaId {

@@ -7,8 +7,8 @@ use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
 use quorate_protocols::sync_hotstuff::{Plain, SyncHotStuff};
 use quorate_sim::{
-    Bodies, Byzantine, Climate, Costs, Delays, Failure, Oracle, Plan, Settings, Survives, Transport, Weather,
-    Workload, World, ms, secs,
+    Bodies, Byzantine, Costs, DelayPattern, Delays, Failure, LinkConditions, Oracle, Plan, Settings,
+    Survives, Transport, Workload, World, ms, secs,
 };
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
@@ -52,17 +52,22 @@ fn loaded(entry: &Entry, (n, pause_ns): Run, seed: u64) -> World {
         *settings = settings.clone().with_n(n);
         settings.transport = Transport::Links;
         settings.clients = CLIENTS;
-        settings.guarded = seed.is_multiple_of(2);
+        settings.parameters.guarded = seed.is_multiple_of(2);
         // One replica is as far from all others as the bound allows: it knows last what was decided.
-        settings.delta_ns = ms(60);
-        let (delta_ns, link_ns) = (settings.delta_ns, Delays::link_ns(settings.delta_ns));
-        settings.weather =
-            Weather { delay_ns: 100_000, jitter_ns: 50_000, delay_ns_max: link_ns, ..Weather::GOOD };
+        settings.parameters.delta_ns = ms(60);
+        let (delta_ns, link_ns) =
+            (settings.parameters.delta_ns, Delays::link_ns(settings.parameters.delta_ns));
+        settings.conditions = LinkConditions {
+            delay_ns: 100_000,
+            jitter_ns: 50_000,
+            delay_ns_max: link_ns,
+            ..LinkConditions::GOOD
+        };
         settings.costs = Costs { sync_ns: 100_000, wake_ns: 100_000, ..Costs::USUAL };
-        let far = Climate::Replica(ReplicaId(u16::try_from(seed % n as u64).unwrap()));
-        settings.delays = Some(Delays::within(delta_ns, settings.guarded, Bodies::AreThere, far));
-        settings.client_retry_ns = ms(400);
-        settings.client_retry_ns_max = ms(800);
+        let far = DelayPattern::Replica(ReplicaId(u16::try_from(seed % n as u64).unwrap()));
+        settings.delays = Some(Delays::within(delta_ns, settings.parameters.guarded, Bodies::AreThere, far));
+        settings.client.retry_ns = ms(400);
+        settings.client.retry_ns_max = ms(800);
     });
     begin(&mut world);
     world.load_all(Workload {
@@ -104,10 +109,10 @@ fn cut_at(entry: &Entry, run: Run, seed: u64, (first, step): (ReplicaId, u64)) -
     let mut all: Vec<ReplicaId> = world.replicas().collect();
     rng.shuffle(&mut all);
     for liar in all.into_iter().take(world.settings().f) {
-        world.goes_bad(liar, *rng.pick(&AFTERWARDS).unwrap_or(&Byzantine::Own));
+        world.corrupt_now(liar, *rng.pick(&AFTERWARDS).unwrap_or(&Byzantine::Own));
     }
     world.run_for(ms(30))?;
-    let back_ns = world.settings().delta_ns * BACK_WITHIN_DELTAS;
+    let back_ns = world.settings().parameters.delta_ns * BACK_WITHIN_DELTAS;
     for id in world.replicas() {
         world.plan(world.now().plus(rng.below(back_ns)), Plan::Start(id));
     }

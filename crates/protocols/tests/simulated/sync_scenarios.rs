@@ -49,7 +49,7 @@ fn after_a_crash(entry: &Entry, n: usize) -> u64 {
 /// nothing is committed in the first one, and something soon in the second.
 fn s02_a_leader_that_crashes_before_it_proposes(entry: &Entry) {
     for n in [3, 5, 7] {
-        let mut world = exact(entry, n, 2, |settings| settings.audience = quorate_sim::Audience::All);
+        let mut world = exact(entry, n, 2, |settings| settings.client.audience = quorate_sim::Audience::All);
         let ear = listen(&mut world, |_, _| Verdict::Pass);
         world.crash(r(0), Survives::Everything);
         let id = world.submit(1, &[put("k", 0)])[0];
@@ -80,7 +80,7 @@ fn s02_a_leader_that_crashes_before_it_proposes(entry: &Entry) {
 /// S2, and §9: what a crash of the leader costs ([`after_a_crash`]).
 fn s02_a_leader_that_crashes(entry: &Entry) {
     for n in [3, 5, 7] {
-        let mut world = exact(entry, n, 2, |settings| settings.audience = quorate_sim::Audience::All);
+        let mut world = exact(entry, n, 2, |settings| settings.client.audience = quorate_sim::Audience::All);
         begin(&mut world);
         level(&mut world);
         world.crash(r(0), Survives::Everything);
@@ -107,7 +107,8 @@ fn s02_a_leader_that_crashes(entry: &Entry) {
 /// of the block, all agree.
 fn s03_a_leader_that_crashes_after_telling_one(entry: &Entry) {
     for n in [3, 5] {
-        let mut world = exact(entry, n, 3, |settings| settings.audience = quorate_sim::Audience::One(r(0)));
+        let mut world =
+            exact(entry, n, 3, |settings| settings.client.audience = quorate_sim::Audience::One(r(0)));
         let last = Rc::new(Cell::new(None));
         let only = Rc::clone(&last);
         let ear = listen(&mut world, move |_, frame| {
@@ -170,7 +171,8 @@ fn s04_a_leader_that_tells_two_things(entry: &Entry) {
             "{n} {later}: nothing was committed at {height}"
         );
         let shown = stage.ear.borrow().count(|sent| {
-            matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(_))) && sent.from != stage.puppet
+            matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(_)))
+                && sent.from != stage.controlled
         });
         assert_eq!(shown, others.len() * (n - 1), "each shows it to all, once");
         wait_for(&mut stage.world, &ids, secs(20));
@@ -222,12 +224,12 @@ fn s07_false_blames(entry: &Entry) {
         level(&mut world);
         let liars: Vec<ReplicaId> = world.replicas().skip(n - f).collect();
         for liar in &liars {
-            world.take_over(*liar);
+            world.take_control(*liar);
         }
         for number in 0..20 {
             for liar in &liars {
                 for ahead in 0..3 {
-                    world.say(*liar, quorate_consensus::To::All, &SyncMessage::Blame(View(1 + ahead)));
+                    world.send_as(*liar, quorate_consensus::To::All, &SyncMessage::Blame(View(1 + ahead)));
                 }
             }
             let id = world.submit(0, &[put("k", number)])[0];
@@ -242,9 +244,9 @@ fn s08_everything_takes_exactly_delta(entry: &Entry) {
     for n in [3, 5] {
         let mut world = exact(entry, n, 8, |settings| {
             // Bodies come with their headers, so that Δ is there for each message alone: what is due comes after it.
-            settings.weather = quorate_sim::Weather::constant(DELTA_NS);
-            settings.audience = quorate_sim::Audience::All;
-            settings.client_retry_ns = secs(2);
+            settings.conditions = quorate_sim::LinkConditions::constant(DELTA_NS);
+            settings.client.audience = quorate_sim::Audience::All;
+            settings.client.retry_ns = secs(2);
         });
         let blames = listen(&mut world, |_, _| Verdict::Pass);
         begin(&mut world);
@@ -347,8 +349,8 @@ fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
         }
         let liar = r(order[0]);
         match seed % 2 {
-            0 => world.take_over(liar),
-            _ => world.goes_bad(liar, Byzantine::Own),
+            0 => world.take_control(liar),
+            _ => world.corrupt_now(liar, Byzantine::Own),
         }
         let id = world.submit(1, &[incr("n")])[0];
         wait_for(&mut world, &[id], secs(30));
@@ -371,8 +373,8 @@ fn o1_o2_o3_the_path_follows_how_many_vote() {
         (7, 2, false, DELTA_NS),
     ] {
         let mut world = exact(optsync(), n, 1, |settings| {
-            settings.audience = quorate_sim::Audience::Leader;
-            settings.delta_ns = delta_ns;
+            settings.client.audience = quorate_sim::Audience::Leader;
+            settings.parameters.delta_ns = delta_ns;
         });
         let quiet = r(u16::try_from(n - silent).unwrap());
         let ear = listen(&mut world, move |_, frame| {
@@ -429,9 +431,9 @@ fn s01_the_block_period(entry: &Entry) {
 fn blocks_in_a_second(entry: &Entry, is_mute: bool, delta_ns: u64, sync_ns: u64) -> u64 {
     let mut world = exact(entry, 3, 2, |settings| {
         (settings.bodies.bundle_requests_max, settings.bodies.block_requests_max) = (1, 1);
-        settings.delta_ns = delta_ns;
+        settings.parameters.delta_ns = delta_ns;
         settings.costs.sync_ns = sync_ns;
-        (settings.client_in_flight_max, settings.client_retry_ns) = (400, secs(5));
+        (settings.client.in_flight_max, settings.client.retry_ns) = (400, secs(5));
     });
     let ear = listen(&mut world, move |_, frame| {
         let hushed = is_mute && frame.from == r(2) && DECIDING.contains(&frame.content.kind.as_str());

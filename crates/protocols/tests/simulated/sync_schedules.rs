@@ -8,7 +8,7 @@ use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::{Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Evidence, Header, Lock, SyncMessage, Word};
-use quorate_sim::{Audience, Failure, Heard, Plan, Trouble, ms};
+use quorate_sim::{Audience, ControlledInput, DiskTrouble, Failure, Plan, ms};
 use quorate_types::bundle::bundle_digest;
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromClient, frame};
@@ -36,7 +36,7 @@ fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Resu
     plot.takes(&[Q, P], &[R], None, back_ns);
     if stalls {
         let now = plot.world.now();
-        [Q, P].iter().for_each(|id| plot.world.plan(now, Plan::Disk(ReplicaId(*id), Trouble::Slow)));
+        [Q, P].iter().for_each(|id| plot.world.plan(now, Plan::Disk(ReplicaId(*id), DiskTrouble::Slow)));
     }
     plot.propose(&[R], &one);
     plot.liars_vote(&[R], &one);
@@ -63,10 +63,10 @@ fn spread_bundle(plot: &mut Plot) -> Result<Payload, Failure> {
     plot.world.submit(0, &[incr("n")]);
     for _ in 0..1_000 {
         plot.run(ms(1))?;
-        for heard in plot.world.heard(liar) {
-            let Heard::Client(_, message) = heard else { continue };
+        for heard in plot.world.received(liar) {
+            let ControlledInput::Client(_, message) = heard else { continue };
             let Ok(FromClient::Bundle { content, .. }) = FromClient::from_bytes(&message) else { continue };
-            plot.world.say_frame(liar, To::All, frame::BUNDLE, message.slice(1..));
+            plot.world.send_frame_as(liar, To::All, frame::BUNDLE, message.slice(1..));
             plot.run(2 * NEAR_NS)?;
             return Ok(Payload { bundles: vec![bundle_digest(&content)] });
         }
@@ -78,7 +78,7 @@ fn spread_bundle(plot: &mut Plot) -> Result<Payload, Failure> {
 /// proof that the next leader lies makes the others ask. So they ask it for the body, in vain. Then it is given the body,
 /// and votes; the others leave the view for another block when its 2 Δ are almost over.
 pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
-    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.audience = Audience::All);
+    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.client.audience = Audience::All);
     let payload = spread_bundle(&mut plot)?;
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);
@@ -95,7 +95,7 @@ pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
     plot.say(1, &[Q, P], &SyncMessage::Evidence(evidence));
     // Question and answer, a quarter of Δ, question and answer.
     plot.run(5 * NEAR_NS + DELTA_NS / 4 + ms(5))?;
-    plot.world.say_frame(ReplicaId(0), To::One(ReplicaId(R)), frame::PAYLOAD, payload.to_bytes().into());
+    plot.world.send_frame_as(ReplicaId(0), To::One(ReplicaId(R)), frame::PAYLOAD, payload.to_bytes().into());
     plot.liars_vote(&[R], &one);
     // It votes when that is there.
     let commits = plot.world.now().plus(NEAR_NS + 2 * DELTA_NS);
@@ -156,7 +156,7 @@ pub(crate) fn vote_that_leaves_after_what_contradicts_it(entry: &Entry) -> Resul
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = 3 * DELTA_NS / 100);
     let tip = plot.tip();
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
-    plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(Q), Trouble::Slow));
+    plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(Q), DiskTrouble::Slow));
     plot.propose(&[Q], &two);
     plot.ask_for(0, Q, tip);
     plot.liars_vote(&[Q], &two);
@@ -179,7 +179,7 @@ pub(crate) fn vote_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> 
     let tip = plot.tip();
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
     plot.takes(&[Q, P], &[R], None, DELTA_NS);
-    plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(R), Trouble::Slow));
+    plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(R), DiskTrouble::Slow));
     plot.propose(&[R], &one);
     plot.run(ms(5))?;
     plot.liars_vote(&[R], &one);

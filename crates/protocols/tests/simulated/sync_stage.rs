@@ -5,7 +5,7 @@ use crate::support::{begin, go, level, world_of};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::{Certificate, Entry, To};
 use quorate_protocols::sync_hotstuff::{Header, SyncMessage, bind_base, vote};
-use quorate_sim::{Costs, Frame, Settings, Transport, Verdict, Weather, World, ms};
+use quorate_sim::{Costs, Frame, LinkConditions, Settings, Transport, Verdict, World, ms};
 use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Time, View};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -112,9 +112,9 @@ pub(crate) fn listen(
 pub(crate) fn exact(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
     let mut world = world_of(entry, seed, |settings| {
         *settings = settings.clone().with_n(n);
-        settings.delta_ns = DELTA_NS;
+        settings.parameters.delta_ns = DELTA_NS;
         settings.transport = Transport::Links;
-        (settings.weather, settings.costs) = (Weather::constant(NEAR_NS), Costs::NONE);
+        (settings.conditions, settings.costs) = (LinkConditions::constant(NEAR_NS), Costs::NONE);
         (settings.checkpoint_every, settings.window) = (64, 128);
         settings.set("drift_ppm", 0);
         settings.set("guarded", false);
@@ -124,11 +124,11 @@ pub(crate) fn exact(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut
     world
 }
 
-/// The first leader is a puppet, and all others are at one height in its view.
+/// The first leader is a controlled replica, and all others are at one height in its view.
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) ear: Rc<RefCell<Ear>>,
-    pub(crate) puppet: ReplicaId,
+    pub(crate) controlled: ReplicaId,
 }
 
 impl Stage {
@@ -143,21 +143,21 @@ impl Stage {
         let ear = listen(&mut world, judge);
         begin(&mut world);
         level(&mut world);
-        let puppet = ReplicaId(0);
-        assert_eq!(world.status(ReplicaId(1)).unwrap().leader, puppet);
-        world.take_over(puppet);
+        let controlled = ReplicaId(0);
+        assert_eq!(world.status(ReplicaId(1)).unwrap().leader, controlled);
+        world.take_control(controlled);
         // What it has said as an honest one arrives.
         go(world.run_for(3 * NEAR_NS), &world);
-        Self { world, ear, puppet }
+        Self { world, ear, controlled }
     }
 
     pub(crate) fn others(&self) -> Vec<ReplicaId> {
-        self.world.replicas().filter(|id| *id != self.puppet).collect()
+        self.world.replicas().filter(|id| *id != self.controlled).collect()
     }
 
     pub(crate) fn say(&mut self, to: &[ReplicaId], message: &SyncMessage) {
         let to = To::Some(to.iter().copied().collect::<ReplicaSet>());
-        self.world.say(self.puppet, to, message);
+        self.world.send_as(self.controlled, to, message);
     }
 
     /// The last header of the first view that was proposed, and its height and id.
@@ -167,13 +167,13 @@ impl Stage {
         last.map(|((_, height), header)| (*height, header.block.id())).unwrap()
     }
 
-    /// A header of the puppet in the first view on top of a block; empty, but for its time.
+    /// A header of the controlled replica in the first view on top of a block; empty, but for its time.
     pub(crate) fn header(&self, (height, parent): (Height, BlockId), time_ns: u64) -> Header {
         let block = Block {
             parent,
             height: height.next(),
             view: View(1),
-            proposer: self.puppet,
+            proposer: self.controlled,
             time_ns,
             payload: empty_payload(),
             extra: bind_base(BlockId::ZERO),
@@ -181,7 +181,7 @@ impl Stage {
         Header { block, base: BlockId::ZERO }
     }
 
-    /// A certificate that f + 1 replicas have signed, the puppet among them.
+    /// A certificate that f + 1 replicas have signed, the controlled replica among them.
     pub(crate) fn certificate(&self, view: View, (height, block): (Height, BlockId)) -> Certificate {
         let statement = vote(view, height, block);
         let signers = self.world.replicas().take(self.world.settings().f + 1);

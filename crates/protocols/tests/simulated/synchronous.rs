@@ -7,7 +7,8 @@ use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Answer, Header, SyncMessage, VOTE};
 use quorate_sim::{
-    Change, Costs, Fault, Front, Oracle, Places, Report, Transport, Weather, World, ms, secs, seed,
+    Change, Costs, Fault, LinkConditions, NetworkFault, Oracle, Places, Report, Transport, World, ms, secs,
+    seed,
 };
 use quorate_types::digest::context;
 use quorate_types::{Block, BlockId, Digest, Height, Incarnation, ReplicaId, View};
@@ -20,19 +21,19 @@ fn entries() -> [&'static Entry; 2] {
     ["sync-hotstuff", "optsync"].map(|name| quorate_protocols::find(name).unwrap())
 }
 
-/// Scenario 13: three replicas, the leader of the first view is a puppet, and replicas 1 and 2 run.
+/// Scenario 13: three replicas, the leader of the first view is a controlled replica, and replicas 1 and 2 run.
 fn with_a_leader_that_lies(entry: &Entry, guarded: bool) -> World {
     let mut world = world_of(entry, 13, |settings| {
         settings.transport = Transport::Links;
-        settings.delta_ns = DELTA_NS;
-        settings.guarded = guarded;
-        settings.weather = Weather::constant(ms(1));
+        settings.parameters.delta_ns = DELTA_NS;
+        settings.parameters.guarded = guarded;
+        settings.conditions = LinkConditions::constant(ms(1));
         settings.costs = Costs::NONE;
     });
-    world.take_over(r(0));
+    world.take_control(r(0));
     go(world.run_for(3 * DELTA_NS), &world);
     let answer = Answer::bare(Incarnation::ZERO, Standing::Running);
-    world.say(r(0), To::All, &SyncMessage::Answer(Box::new(answer)));
+    world.send_as(r(0), To::All, &SyncMessage::Answer(Box::new(answer)));
     go(world.run_for(ms(20)), &world);
     world
 }
@@ -57,15 +58,15 @@ fn first_block(time_ns: u64) -> Header {
 fn shows(world: &mut World, to: ReplicaId, header: Header) {
     let parent = Certificate::genesis(VOTE);
     let signature = world.sign(r(0), &header.statement());
-    world.say(r(0), To::One(to), &SyncMessage::Propose { header: header.clone(), parent });
-    world.say(r(0), To::One(to), &SyncMessage::Vote(Signed { body: header, by: r(0), signature }));
+    world.send_as(r(0), To::One(to), &SyncMessage::Propose { header: header.clone(), parent });
+    world.send_as(r(0), To::One(to), &SyncMessage::Vote(Signed { body: header, by: r(0), signature }));
 }
 
 /// Shows B to replica 1 and B' to replica 2 while the two hear each other five Δ late.
 fn equivocates(world: &mut World) {
     let change = Change::Late { by_ns: 5 * DELTA_NS, until: quorate_types::Time::ZERO };
     let (from, to) = (Places::one(1), Places::one(2));
-    world.front(Front { from, to, both_ways: true, change, fault: Some(Fault::BeyondDelta) });
+    world.begin_fault(NetworkFault { from, to, both_ways: true, change, fault: Some(Fault::BeyondDelta) });
     shows(world, r(1), first_block(1));
     shows(world, r(2), first_block(2));
 }
@@ -86,7 +87,7 @@ fn s13_beyond_delta_the_unguarded_fork_and_are_caught() {
         assert_eq!([r(1), r(2)].map(|id| world.decided(id)), [Height(1); 2], "each has committed its own");
         // Their votes leave a millisecond later, and take 5 Δ and one more.
         go(world.run_for(2 * DELTA_NS + ms(1)), &world);
-        let doubted = |world: &World| [r(1), r(2)].map(|id| world.status(id).unwrap().doubted);
+        let doubted = |world: &World| [r(1), r(2)].map(|id| world.status(id).unwrap().alarms.doubts);
         let before = doubted(&world);
         go(world.run_for(ms(2)), &world);
         for (now, before) in doubted(&world).into_iter().zip(before) {

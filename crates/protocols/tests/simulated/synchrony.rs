@@ -3,7 +3,7 @@
 
 use crate::support::{ask, begin, cut, go, incr, pbft, r, settle, world_of};
 use quorate_consensus::{Entry, Spec, Synchrony};
-use quorate_sim::{Change, Front, Places, Plan, Survives, World, ms, secs};
+use quorate_sim::{Change, NetworkFault, Places, Plan, Survives, World, ms, secs};
 use quorate_types::Kind;
 
 const DELTA_NS: u64 = ms(50);
@@ -98,14 +98,15 @@ fn slow_and_doubted(works: bool, period_ns: u64) {
     }
     let before = doubts(&world);
     let slow = Change::Slow { delay_ns: ms(60), jitter_ns: 0 };
-    let front = Front { from: Places::ALL, to: Places::ALL, both_ways: true, change: slow, fault: None };
-    let number = world.front(front);
+    let network_fault =
+        NetworkFault { from: Places::ALL, to: Places::ALL, both_ways: true, change: slow, fault: None };
+    let number = world.begin_fault(network_fault);
     go(world.run_for(period_ns + DELTA_NS + ms(1)), &world);
     let during = doubts(&world);
     assert!(during.iter().zip(&before).all(|(now, old)| *now == (true, old.1 + 1)), "{during:?}");
     go(world.run_for(secs(1)), &world);
     assert_eq!(doubts(&world), during);
-    world.pass(number);
+    world.end_fault(number);
     // What is on its way arrives, and then the next probe is answered.
     go(world.run_for(ms(300)), &world);
     assert!(doubts(&world).iter().all(|(doubt, _)| !doubt));
@@ -122,7 +123,7 @@ fn one_that_is_cut_off_is_late_and_no_doubt_to_the_others() {
         assert_eq!((late(&world, id), guard!(world, id).doubts), (vec![3], before[usize::from(id)].1));
     }
     assert!(guard!(world, 3).doubt, "it hears nobody");
-    world.pass(number);
+    world.end_fault(number);
     go(world.run_for(secs(2)), &world);
     assert!((0..4).all(|id| late(&world, id).is_empty() && !guard!(world, id).doubt));
 }

@@ -3,10 +3,11 @@
 use crate::support::{DELAY_NS, go, pbft, put, r, wait_for};
 use expect_test::expect_file;
 use quorate_protocols::pbft::{COMMIT, PREPARE};
-use quorate_sim::seed::{Cast, Standard};
-use quorate_sim::trace::{Event, Pick, Trace, WORDS, Who, heading};
+use quorate_sim::seed::{ByzantineChoice, StandardRun};
+use quorate_sim::trace::{EVENT_NAMES, Event, Pick, Trace, Who, heading};
 use quorate_sim::{
-    Bytes, Byzantine, Change, Costs, Front, Places, Settings, Transport, Verdict, Weather, World,
+    Bytes, Byzantine, Change, Costs, LinkConditions, NetworkFault, Places, Settings, Transport, Verdict,
+    World,
 };
 use quorate_sim::{ms, secs};
 use std::cell::RefCell;
@@ -20,14 +21,14 @@ fn trace() -> (Trace, Told) {
     let told = Told::default();
     let mut trace = Trace::default();
     let to = Rc::clone(&told);
-    trace.read_along(move |event| to.borrow_mut().push(event.clone()));
+    trace.set_reader(move |event| to.borrow_mut().push(event.clone()));
     (trace, told)
 }
 
 /// A world in which a message takes a millisecond and nothing else takes time, and what it tells.
 fn world(change: impl FnOnce(&mut Settings)) -> (World, Told) {
     let mut settings = Settings::new(pbft(), 7);
-    settings.weather = Weather::constant(DELAY_NS);
+    settings.conditions = LinkConditions::constant(DELAY_NS);
     settings.costs = Costs::NONE;
     settings.transport = Transport::Datagrams;
     change(&mut settings);
@@ -69,8 +70,8 @@ fn the_good_case_reads_like_this() {
     drop(world);
     let told = told.borrow();
     // What replicas tell each other now and then is left out: it does not belong to the operation.
-    let is_of_it = |event: &&Event| !["status", "host.heights"].contains(&event.tale.kind.as_str());
-    let is_timer = |event: &&Event| event.what == "timer" && event.tale.text.starts_with("Status");
+    let is_of_it = |event: &&Event| !["status", "host.heights"].contains(&event.details.kind.as_str());
+    let is_timer = |event: &&Event| event.what == "timer" && event.details.text.starts_with("Status");
     let of_it: Vec<&Event> = told.iter().filter(|event| event.at.0 >= secs(1)).filter(is_of_it).collect();
     // How many messages came before is a matter of chance.
     let first = of_it.iter().find_map(|event| event.number).unwrap();
@@ -79,7 +80,7 @@ fn the_good_case_reads_like_this() {
         let mut event = event.clone();
         event.number = event.number.map(|number| number - first + 1);
         // The inside of a message is its own code's affair.
-        event.tale.text = event.tale.text.split(" {").next().unwrap_or_default().to_owned();
+        event.details.text = event.details.text.split(" {").next().unwrap_or_default().to_owned();
         lines.push(event.to_string());
     }
     expect_file!["traces/good-case.txt"].assert_eq(&without_digests(&lines));
@@ -89,13 +90,14 @@ fn the_good_case_reads_like_this() {
 /// order, is explained, and what arrives was sent.
 #[test]
 fn reading_along_changes_nothing_and_everything_is_explained() {
-    let known: BTreeSet<&str> = WORDS.iter().map(|(word, _)| *word).collect();
+    let known: BTreeSet<&str> = EVENT_NAMES.iter().map(|(word, _)| *word).collect();
     let mut words = BTreeSet::new();
     for seed in 0..8 {
-        let cast = if seed % 2 == 0 { Cast::Drawn } else { Cast::Many(Byzantine::Twin, 2) };
-        let silent = Standard::with(pbft(), None, cast, seed).unwrap().run();
+        let hosts =
+            if seed % 2 == 0 { ByzantineChoice::Drawn } else { ByzantineChoice::Many(Byzantine::Twin, 2) };
+        let silent = StandardRun::with(pbft(), None, hosts, seed).unwrap().run();
         let (trace, told) = trace();
-        let loud = Standard::with_trace(pbft(), None, cast, seed, trace).unwrap().run();
+        let loud = StandardRun::with_trace(pbft(), None, hosts, seed, trace).unwrap().run();
         assert_eq!(silent, loud, "seed {seed}");
         let told = told.borrow();
         assert!(told.windows(2).all(|pair| pair[0].at <= pair[1].at), "seed {seed}: in the order of time");
@@ -110,7 +112,7 @@ fn reading_along_changes_nothing_and_everything_is_explained() {
     {
         assert!(words.contains(word), "{word}: {words:?}");
     }
-    for word in ["starts", "mood", "calls", "believes", "decides", "executes", "notes", "heals"] {
+    for word in ["starts", "behaves", "calls", "believes", "decides", "executes", "notes", "heals"] {
         assert!(words.contains(word), "{word}: {words:?}");
     }
 }
@@ -120,18 +122,19 @@ fn reading_along_changes_nothing_and_everything_is_explained() {
 fn what_becomes_of_connections_is_said() {
     let (mut world, told) = world(|settings| settings.transport = Transport::Links);
     go(world.run_for(secs(1)), &world);
-    let one = |change| Front { from: Places::one(3), to: Places::ALL, both_ways: true, change, fault: None };
-    let loss = world.front(one(Change::Lossy(400_000)));
+    let one =
+        |change| NetworkFault { from: Places::one(3), to: Places::ALL, both_ways: true, change, fault: None };
+    let loss = world.begin_fault(one(Change::Lossy(400_000)));
     for value in 0..20 {
         let ids = world.submit(value % 4, &[put("k1", value)]);
         wait_for(&mut world, &ids, secs(3));
     }
-    world.pass(loss);
-    let cut = world.front(one(Change::Cut));
+    world.end_fault(loss);
+    let cut = world.begin_fault(one(Change::Cut));
     let ids = world.submit(0, &[put("k1", "cut")]);
     wait_for(&mut world, &ids, secs(3));
     go(world.run_for(secs(6)), &world);
-    world.pass(cut);
+    world.end_fault(cut);
     go(world.run_for(secs(6)), &world);
     let now = world.now();
     drop(world);
@@ -139,14 +142,14 @@ fn what_becomes_of_connections_is_said() {
     for (word, reason) in
         [("resends", "loss"), ("stalls", "cut"), ("breaks", ""), ("dials", ""), ("link", "back")]
     {
-        let found = told.iter().find(|event| event.what == word && event.tale.text.contains(reason));
+        let found = told.iter().find(|event| event.what == word && event.details.text.contains(reason));
         assert!(found.is_some(), "{word} {reason}");
     }
     // Links lose nothing without saying so: what was voted while nothing passed was read in the end.
-    let gap = told.iter().any(|event| event.what == "link" && event.tale.text.contains("gap"));
-    let votes = told.iter().filter(|event| event.what == "sends" && event.tale.kind == COMMIT.as_str());
+    let gap = told.iter().any(|event| event.what == "link" && event.details.text.contains("gap"));
+    let votes = told.iter().filter(|event| event.what == "sends" && event.details.kind == COMMIT.as_str());
     for vote in votes.filter(|vote| vote.at.plus(secs(5)) < now && !gap) {
-        for to in &vote.tale.to {
+        for to in &vote.details.to {
             let is_it =
                 |event: &&Event| event.what == "gets" && event.number == vote.number && event.who == *to;
             assert!(told.iter().any(|event| is_it(&event)), "{vote} never reached {to}");
@@ -175,16 +178,21 @@ fn what_becomes_of_a_message_is_said() {
     world.unhook();
     world.release();
     let change = Change::Lossy(1_000_000);
-    let front =
-        world.front(Front { from: Places::one(3), to: Places::ALL, both_ways: true, change, fault: None });
+    let network_fault = world.begin_fault(NetworkFault {
+        from: Places::one(3),
+        to: Places::ALL,
+        both_ways: true,
+        change,
+        fault: None,
+    });
     let ids = world.submit(0, &[put("k1", 2)]);
     wait_for(&mut world, &ids, secs(3));
-    world.pass(front);
+    world.end_fault(network_fault);
     drop(world);
     let told = told.borrow();
     let number = told.iter().find(|event| event.what == "drops").and_then(|event| event.number);
     let sending = told.iter().find(|event| event.what == "sends" && event.number == number).unwrap();
-    assert_eq!(sending.tale.kind, "prepare");
+    assert_eq!(sending.details.kind, "prepare");
     for word in ["drops", "delays", "holds", "alters", "releases"] {
         let count = told.iter().filter(|event| event.what == word).count();
         assert_eq!(count, 1, "{word}");
@@ -192,25 +200,30 @@ fn what_becomes_of_a_message_is_said() {
     let altered = told.iter().find(|event| event.what == "alters").unwrap();
     let got = told.iter().find(|event| event.what == "gets" && event.number == altered.number);
     assert_eq!(
-        got.map(|event| event.tale.kind.as_str()),
+        got.map(|event| event.details.kind.as_str()),
         Some("unknown"),
         "what arrives is what was made of it"
     );
-    let refused = told.iter().find(|event| event.what == "refuses" && event.tale.kind == "unknown").unwrap();
-    assert_eq!((refused.tale.from, refused.tale.text.as_str()), (altered.tale.from, "malformed message"));
-    let lost = told.iter().find(|event| event.what == "loses" && event.tale.kind == COMMIT.as_str()).unwrap();
+    let refused =
+        told.iter().find(|event| event.what == "refuses" && event.details.kind == "unknown").unwrap();
+    assert_eq!(
+        (refused.details.from, refused.details.text.as_str()),
+        (altered.details.from, "malformed message")
+    );
+    let lost =
+        told.iter().find(|event| event.what == "loses" && event.details.kind == COMMIT.as_str()).unwrap();
     assert!(lost.to_string().contains("loss"), "{lost}");
     let begins = told.iter().find(|event| event.what == "begins").unwrap();
     assert!(begins.to_string().ends_with("r3 <-> all, 100.0 %"), "{begins}");
     let ends = told.iter().find(|event| event.what == "ends").unwrap();
-    assert_eq!((ends.number, &ends.tale.text), (begins.number, &begins.tale.text));
+    assert_eq!((ends.number, &ends.details.text), (begins.number, &begins.details.text));
 }
 
 /// A choice leaves what was asked for.
 #[test]
 fn a_choice_leaves_what_was_asked_for() {
     let (trace, told) = trace();
-    let _ = Standard::with_trace(pbft(), None, Cast::Drawn, 3, trace).unwrap().run();
+    let _ = StandardRun::with_trace(pbft(), None, ByzantineChoice::Drawn, 3, trace).unwrap().run();
     let told = told.borrow();
     let chosen = |terms: &str| -> Vec<&Event> {
         let pick: Pick = terms.parse().unwrap();
@@ -219,9 +232,9 @@ fn a_choice_leaves_what_was_asked_for() {
     let votes = chosen("r1,h7,prepare,commit");
     assert!(votes.len() >= 6, "{votes:?}");
     for event in votes {
-        assert_eq!(event.tale.height.map(|height| height.0), Some(7), "{event}");
+        assert_eq!(event.details.height.map(|height| height.0), Some(7), "{event}");
         assert!(event.who == Who::Replica(r(1)) || event.who == Who::World, "{event}");
-        assert!(["prepare", "commit"].contains(&event.tale.kind.as_str()), "{event}");
+        assert!(["prepare", "commit"].contains(&event.details.kind.as_str()), "{event}");
     }
     assert_eq!(chosen("calls").len(), chosen("believes").len());
 }

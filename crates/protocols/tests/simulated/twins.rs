@@ -4,7 +4,7 @@ use crate::support::{ask, begin, drop_frames, pbft, put, r, world_of};
 use quorate_consensus::{Entry, Model};
 use quorate_protocols::REGISTRY;
 use quorate_sim::trace::Event;
-use quorate_sim::twins::{Enumeration, Leaders, Play, Scenario, Verdict, run_range};
+use quorate_sim::twins::{Enumeration, Leaders, RangeResult, Scenario, ScenarioRun, run_range};
 use quorate_sim::{Oracle, Settings, Who, World, sets_leaders};
 use quorate_types::{ReplicaId, Time, View};
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ fn protocols() -> impl Iterator<Item = &'static Entry> {
     REGISTRY.iter().filter(suits)
 }
 
-fn assert_passes(entry: &Entry, all: &Enumeration, verdict: &Verdict) {
+fn assert_passes(entry: &Entry, all: &Enumeration, verdict: &RangeResult) {
     if let Some((number, failure)) = verdict.failures.first() {
         let (protocol, options) = (entry.spec.name, all.options());
         let scenario = all.scenario(*number);
@@ -31,8 +31,8 @@ fn assert_passes(entry: &Entry, all: &Enumeration, verdict: &Verdict) {
 }
 
 /// Few scenarios of each enumeration, from all over it.
-fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> Verdict {
-    let mut verdict = Verdict::default();
+fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> RangeResult {
+    let mut verdict = RangeResult::default();
     for number in (step as u64 / 2..all.len()).step_by(step) {
         verdict.run(entry, number, &all.scenario(number)).unwrap();
     }
@@ -43,7 +43,7 @@ fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> Verdict {
 #[test]
 fn a_part_of_all_scenarios_passes() {
     for entry in protocols() {
-        let mut total = Verdict::default();
+        let mut total = RangeResult::default();
         for twin in 0..4 {
             let twin = ids(&[twin]);
             let four = Enumeration::all(4, twin.clone(), 4, 2, Leaders::Own).unwrap();
@@ -70,7 +70,7 @@ fn two_pairs_of_twins_break_agreement() {
         // Where a block is decided by those that follow it, the parts have to last for some views.
         let views = if entry.spec.rotates_leaders { 8 } else { 1 };
         let lasting = |all: &Enumeration| {
-            let mut verdict = Verdict::default();
+            let mut verdict = RangeResult::default();
             for number in (0..all.len()).filter(|number| all.is_first(&all.scenario(*number))) {
                 let mut scenario = all.scenario(number);
                 scenario.rounds = scenario.rounds.iter().cycle().take(views).cloned().collect();
@@ -107,9 +107,9 @@ fn a_scenario_is_a_run_byte_for_byte() {
     let all = Enumeration::drawn(4, ids(&[2]), 3, 3, Leaders::Drawn, (3, 9)).unwrap();
     for number in 0..3 {
         let run = |is_read: bool| {
-            let mut play = Play::new(pbft(), &all.scenario(number)).unwrap();
+            let mut play = ScenarioRun::new(pbft(), &all.scenario(number)).unwrap();
             if is_read {
-                play.world().trace().read_along(|line| assert!(!line.what.is_empty()));
+                play.world().trace().set_reader(|line| assert!(!line.what.is_empty()));
             }
             (play.run(), play.world().trace_hash())
         };
@@ -126,9 +126,9 @@ fn parts_are_apart() {
     for number in 0..all.len() {
         let scenario = all.scenario(number);
         let events = Rc::new(RefCell::new(Vec::new()));
-        let mut play = Play::new(pbft(), &scenario).unwrap();
+        let mut play = ScenarioRun::new(pbft(), &scenario).unwrap();
         let written = Rc::clone(&events);
-        play.world().trace().read_along(move |event| written.borrow_mut().push(event.clone()));
+        play.world().trace().set_reader(move |event| written.borrow_mut().push(event.clone()));
         assert_eq!(play.run().failure, None);
         drop(play);
         let (mut first, mut second) = (0, 0);
@@ -144,7 +144,10 @@ fn parts_are_apart() {
                 } else if event.at > Time(60_000_000) {
                     second += u32::from(!joins);
                     let kinds = ["pre-prepare", "prepare", "commit", "status"];
-                    assert!(from != 0 || !kinds.contains(&event.tale.kind.as_str()), "{scenario}: {event}");
+                    assert!(
+                        from != 0 || !kinds.contains(&event.details.kind.as_str()),
+                        "{scenario}: {event}"
+                    );
                 }
             }
         }
@@ -160,15 +163,15 @@ fn parts_are_apart() {
 
 /// Which node says something to which, where a replica says something to others.
 fn heard(scenario: &Scenario, event: &Event) -> Vec<(usize, usize)> {
-    let said = |words: &str| event.tale.text.split(", ").any(|said| said == words);
+    let said = |words: &str| event.details.text.split(", ").any(|said| said == words);
     let (Who::Replica(from), true) =
-        (event.who, event.tale.to.iter().all(|to| matches!(to, Who::Replica(_))))
+        (event.who, event.details.to.iter().all(|to| matches!(to, Who::Replica(_))))
     else {
         return Vec::new();
     };
-    let second = if said("as its second half") { "'" } else { "" };
+    let second = if said("as the second half of the twin") { "'" } else { "" };
     let from = scenario.named(&format!("{from}{second}")).unwrap();
-    let halves = event.tale.to.iter().flat_map(|to| [format!("{to}"), format!("{to}'")]);
+    let halves = event.details.to.iter().flat_map(|to| [format!("{to}"), format!("{to}'")]);
     let meant = halves.filter_map(|half| {
         let node = scenario.named(half.strip_prefix('r').unwrap())?;
         let is_twin = half.ends_with('\'') || scenario.named(&format!("{}'", &half[1..])).is_some();
@@ -182,7 +185,7 @@ fn heard(scenario: &Scenario, event: &Event) -> Vec<(usize, usize)> {
 fn leaders_can_be_set() {
     let sets = protocols().filter(|entry| sets_leaders(entry) && !entry.spec.rotates_leaders);
     for entry in sets {
-        let mut world = world_of(entry, 1, |settings| settings.leaders = ids(&[2, 3]));
+        let mut world = world_of(entry, 1, |settings| settings.parameters.leaders = ids(&[2, 3]));
         begin(&mut world);
         let mut led = Vec::new();
         for number in 0..3 {
@@ -196,7 +199,7 @@ fn leaders_can_be_set() {
     }
     // Where leaders follow each other, the first views see them.
     for entry in protocols().filter(|entry| sets_leaders(entry) && entry.spec.rotates_leaders) {
-        let mut world = world_of(entry, 1, |settings| settings.leaders = ids(&[2, 3, 3]));
+        let mut world = world_of(entry, 1, |settings| settings.parameters.leaders = ids(&[2, 3, 3]));
         let proposers = Rc::new(RefCell::new(Vec::new()));
         let seen = Rc::clone(&proposers);
         world.hook(move |_, frame| {
@@ -213,11 +216,11 @@ fn leaders_can_be_set() {
         assert_eq!(led[..4], [(1, 2), (2, 3), (3, 3), (4, 0)], "{}", entry.spec.name);
     }
     for (entry, leader, why) in [
-        (quorate_protocols::find("echo").unwrap(), 1, "echo has leaders of its own"),
+        (quorate_protocols::find("echo").unwrap(), 1, "echo chooses its leaders itself"),
         (pbft(), 4, "replicas below 4"),
     ] {
         let mut settings = Settings::new(entry, 1);
-        settings.leaders = ids(&[leader]);
+        settings.parameters.leaders = ids(&[leader]);
         let refused = World::new(settings).err().unwrap().to_string();
         assert!(refused.contains(why), "{refused}");
     }

@@ -7,7 +7,8 @@ use crate::support::{
 use quorate_consensus::Entry;
 use quorate_protocols::pbft::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage, VIEW_CHANGE};
 use quorate_sim::{
-    BUNDLE, Bytes, Costs, KvResult, Oracle, Survives, Transport, Verdict, Weather, Workload, World, ms, secs,
+    BUNDLE, Bytes, Costs, KvResult, LinkConditions, Oracle, Survives, Transport, Verdict, Workload, World,
+    ms, secs,
 };
 use quorate_types::{Height, ReplicaId, Time, View, Wire as _};
 use std::cell::{Cell, RefCell};
@@ -169,14 +170,14 @@ fn s05_decided_at_one_replica_alone(entry: &Entry) {
         });
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         go(world.run_while("one has decided", secs(2), |world| world.executed(r(3)) == before), &world);
-        let front = cut(&mut world, 3);
+        let network_fault = cut(&mut world, 3);
         assert!((0..3).all(|id| world.executed(r(id)) == before), "nobody else has");
         wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
         assert!(view(&world, r(1)) > View(0));
         assert_eq!(view(&world, r(3)), View(0));
         assert_eq!(world.history().get(ids[1]).unwrap().result, Some(KvResult::Number(2)));
         world.unhook();
-        world.pass(front);
+        world.end_fault(network_fault);
         settle(&mut world);
         // It hears of the view when it says where it stands.
         let is_behind = |world: &World| view(world, r(3)) == View(0);
@@ -224,7 +225,7 @@ fn s09_two_faulty_leaders_in_a_row(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 240, |settings| {
             *settings = settings.clone().with_n(7);
-            settings.weather = Weather::constant(DELAY_NS);
+            settings.conditions = LinkConditions::constant(DELAY_NS);
             settings.costs = Costs::NONE;
             settings.transport = transport;
         });
@@ -316,13 +317,13 @@ fn s10_a_leader_cut_off_for_a_minute(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 260, |settings| settings.transport = transport);
         begin(&mut world);
-        let front = cut(&mut world, 0);
+        let network_fault = cut(&mut world, 0);
         for value in 0..60 {
             ask(&mut world, value % 4, put("k", value));
             go(world.run_for(secs(1)), &world);
         }
         assert_eq!(view(&world, r(2)), View(1), "one view change is enough");
-        world.pass(front);
+        world.end_fault(network_fault);
         settle(&mut world);
         assert_eq!(view(&world, r(0)), View(1));
         world.crash(r(3), Survives::Everything);

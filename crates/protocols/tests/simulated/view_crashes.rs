@@ -16,8 +16,8 @@ both! {
 /// over, and needs all three that are left.
 fn without_leader(entry: &Entry, seed: u64) -> (World, Vec<OpId>) {
     let mut world = world_of(entry, seed, |settings| {
-        settings.client_retry_ns = ms(100);
-        settings.client_retry_ns_max = ms(400);
+        settings.client.retry_ns = ms(100);
+        settings.client.retry_ns_max = ms(400);
     });
     begin(&mut world);
     settle(&mut world);

@@ -23,12 +23,12 @@ fn block_of(payload: &Payload) -> Block {
     }
 }
 
-/// A block with more than is allowed is invalid, unless one bundle alone is more.
+/// A block beyond its limits is invalid, unless one bundle alone exceeds them.
 #[test]
-fn limits_of_blocks_are_checked() {
+fn block_beyond_its_limits_is_invalid() {
     let ready = |limits: BodyLimits, bundles: &[u64]| {
         let (mut pool, mut blocks) = (Pool::default(), BlockTree::default());
-        let mut bodies = Bodies::new(limits, 256);
+        let mut bodies = BlockBodies::new(limits, 256);
         for number in bundles {
             pool.add_from_client(Time(0), &bundle(*number));
         }
@@ -62,11 +62,11 @@ fn limits_of_blocks_are_checked() {
     assert_eq!(ready(limits, &[1, 1]), Some(Ready::Invalid), "twice the same");
 }
 
-/// A leader that puts together what its predecessor had proposed makes the payload that the other block lacks.
+/// A leader may propose the bundles of its predecessor again, and makes the payload that the other block lacks.
 #[test]
-fn a_payload_of_one_s_own_completes_the_block_of_another() {
+fn own_payload_completes_the_block_of_another_leader() {
     let (mut pool, mut blocks) = (Pool::default(), BlockTree::default());
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     pool.add_from_client(Time(0), &bundle(1));
     let payload = Arc::new(Payload { bundles: vec![bundle(1).digest()] });
     let block = block_of(&payload);
@@ -74,20 +74,20 @@ fn a_payload_of_one_s_own_completes_the_block_of_another() {
     blocks.insert(block);
     assert!(!bodies.watch(&pool, &blocks, id), "the payload is missing");
     bodies.add_own_payload(&pool, &blocks, payload);
-    assert_eq!(bodies.next_news(), Some((id, Ready::Valid)));
+    assert_eq!(bodies.next_ready(), Some((id, Ready::Valid)));
 }
 
-/// Of two blocks that share a bundle one may be executed, and the bundle leave the pool, before the rest of the
-/// other block is here. A block that went on without it would lead to another state than everybody else's.
+/// Two blocks may share a bundle. One is executed, and the bundle leaves the pool, before the rest of the other block
+/// arrives. A block without the bundle would lead to another state than at other replicas.
 #[test]
-fn a_block_keeps_what_has_arrived_for_it() {
+fn block_keeps_bundles_that_leave_the_pool() {
     let (shared, late) = (bundle(1), bundle(2));
     let payload = Arc::new(Payload { bundles: vec![shared.digest(), late.digest()] });
     let block = block_of(&payload);
     let (id, mut blocks) = (block.id(), BlockTree::default());
     blocks.insert(block.clone());
     for arrives_before in [true, false] {
-        let (mut pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default(), 256));
+        let (mut pool, mut bodies) = (Pool::default(), BlockBodies::new(BodyLimits::default(), 256));
         if arrives_before {
             pool.add_from_peer(Time(0), &shared, true, None);
         }
@@ -100,28 +100,28 @@ fn a_block_keeps_what_has_arrived_for_it() {
         pool.remove(&shared.digest());
         assert!(bodies.awaits(&late.digest()) && !bodies.awaits(&shared.digest()));
         bodies.add_bundle(&blocks, &late);
-        assert_eq!(bodies.next_news(), Some((id, Ready::Valid)));
+        assert_eq!(bodies.next_ready(), Some((id, Ready::Valid)));
         let full = bodies.assemble(&block, id).unwrap();
         assert_eq!(full.bundles, [shared.clone(), late.clone()]);
     }
 }
 
-/// A block is often wanted before anybody knows where it was decided, and found on disks by its height alone.
+/// A block is often wanted before its decided height is known, and peers find it on disk by its height alone.
 #[test]
-fn a_want_learns_its_height_later() {
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+fn want_takes_a_height_that_becomes_known_later() {
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     let (blocks, id, others) = (BlockTree::default(), BlockId::null(Height(1)), [ReplicaId(1)]);
     bodies.want(Time(0), &blocks, id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
     bodies.want(Time(0), &blocks, id, Height(7), (ReplicaId(1), Haste::InTurn));
-    let asks = bodies.asks(Time(0), &others);
+    let asks = bodies.take_due_asks(Time(0), &others);
     assert_eq!(asks, [Ask { block: id, height: Height(7), peer: ReplicaId(1) }]);
 }
 
-/// A replica that has more to check than it can must not ask for the same once more; nor does it wait for long.
+/// A replica with many unchecked bodies must not request the same once more, and does not wait for long.
 #[test]
-fn what_may_wait_for_its_check_is_not_asked_for() {
+fn block_is_not_requested_while_its_bodies_may_wait_for_their_check() {
     const MS: u64 = 1_000_000;
-    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let (mut bodies, mut blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
     let [leader, other, third] = [ReplicaId(0), ReplicaId(1), ReplicaId(2)];
     let others = [leader, other, third];
     let announced = block_of(&Payload { bundles: vec![bundle(1).digest()] });
@@ -133,7 +133,8 @@ fn what_may_wait_for_its_check_is_not_asked_for() {
     bodies.want(Time(0), &blocks, two, Height(2), (other, Haste::InTurn));
     let mut asked = Vec::new();
     for ms in 0..1_100 {
-        asked.extend(bodies.asks(Time(ms * MS), &others).iter().map(|ask| (ms, ask.block, ask.peer)));
+        asked
+            .extend(bodies.take_due_asks(Time(ms * MS), &others).iter().map(|ask| (ms, ask.block, ask.peer)));
         assert!(bodies.deadline().unwrap() > Time(ms * MS));
     }
     let of = |id| asked.iter().filter(|ask| ask.1 == id).map(|ask| (ask.0, ask.2)).collect::<Vec<_>>();
@@ -141,15 +142,15 @@ fn what_may_wait_for_its_check_is_not_asked_for() {
     let first = of(one);
     assert_eq!([soon(first[0], 500), soon(first[1], 750)], [Some(leader), Some(other)], "{first:?}");
     let second = of(two);
-    assert_eq!(second[0], (0, other), "nobody has said that it is on its way");
+    assert_eq!(second[0], (0, other), "no peer has announced it");
     assert_eq!([soon(second[1], 500), soon(second[2], 750)], [Some(leader), Some(third)], "{second:?}");
 }
 
-/// A liar's dead proposals use up all room: what is wanted later is asked for nevertheless, and each of them
-/// less and less often.
+/// Dead proposals of a liar use up all room. Later wants are requested nevertheless, and each dead one ever more
+/// seldom.
 #[test]
-fn what_nobody_has_keeps_nothing_else_out() {
-    let mut bodies = Bodies::new(BodyLimits::default(), 8);
+fn dead_wants_keep_no_later_want_out() {
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 8);
     let (blocks, others) = (BlockTree::default(), [ReplicaId(1), ReplicaId(2)]);
     let most = u64::try_from(WANTED_MAX).unwrap();
     for height in 1..=most + 10 {
@@ -168,10 +169,10 @@ fn what_nobody_has_keeps_nothing_else_out() {
     let id = BlockId::null(Height(most));
     let mut times = Vec::new();
     for ms in 0..20_000u64 {
-        for ask in bodies.asks(Time(ms * 1_000_000 + most * 2), &others) {
+        for ask in bodies.take_due_asks(Time(ms * 1_000_000 + most * 2), &others) {
             if ask.block == id {
                 times.push(ms);
-                bodies.refused(Time(ms * 1_000_000 + most * 2), id, ask.peer);
+                bodies.on_refusal(Time(ms * 1_000_000 + most * 2), id, ask.peer);
             }
         }
     }
@@ -179,63 +180,63 @@ fn what_nobody_has_keeps_nothing_else_out() {
     assert!(pauses.is_sorted() && pauses.last() == Some(&2_000), "{pauses:?}");
 }
 
-/// Where that is asked for, each peer that is named is asked at once, also when bodies are on their way.
+/// In haste each named peer is asked at once, also when bodies are on their way.
 #[test]
-fn in_haste_everybody_who_is_named_is_asked_at_once() {
-    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+fn each_named_peer_is_asked_at_once_in_haste() {
+    let (mut bodies, mut blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
     let block = block_of(&Payload { bundles: vec![bundle(1).digest()] });
     let id = block.id();
     assert!(bodies.announce(Time(0), block.payload));
     blocks.insert(block);
     let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
-    let asked = |bodies: &mut Bodies, at: u64| -> Vec<u16> {
-        bodies.asks(Time(at), &others).iter().map(|ask| ask.peer.0).collect()
+    let asked = |bodies: &mut BlockBodies, at: u64| -> Vec<u16> {
+        bodies.take_due_asks(Time(at), &others).iter().map(|ask| ask.peer.0).collect()
     };
     for (peer, at) in [(1, 5), (2, 5), (1, 6)] {
         bodies.want(Time(at), &blocks, id, Height(1), (ReplicaId(peer), Haste::AtOnce));
     }
     assert_eq!(asked(&mut bodies, 6), [1, 2], "each of them once");
     assert_eq!(asked(&mut bodies, ASK_AGAIN_NS), [0u16; 0]);
-    assert_eq!(asked(&mut bodies, 5 + ASK_AGAIN_NS), [3], "then whoever was not named");
+    assert_eq!(asked(&mut bodies, 5 + ASK_AGAIN_NS), [3], "then the peer that was not named");
 }
 
 #[test]
-fn what_is_wanted_again_of_who_refused_is_asked_for_at_once() {
-    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+fn peer_that_refused_is_asked_again_at_once() {
+    let (mut bodies, mut blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
     let block = block_of(&Payload { bundles: vec![bundle(1).digest()] });
     let id = block.id();
     blocks.insert(block);
     let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
-    let asked = |bodies: &mut Bodies| -> Vec<u16> {
-        bodies.asks(Time(9), &others).iter().map(|ask| ask.peer.0).collect()
+    let asked = |bodies: &mut BlockBodies| -> Vec<u16> {
+        bodies.take_due_asks(Time(9), &others).iter().map(|ask| ask.peer.0).collect()
     };
-    let want = |bodies: &mut Bodies| {
+    let want = |bodies: &mut BlockBodies| {
         bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), Haste::AtOnce));
     };
     want(&mut bodies);
     assert_eq!(asked(&mut bodies), [1]);
-    bodies.refused(Time(6), id, ReplicaId(1));
+    bodies.on_refusal(Time(6), id, ReplicaId(1));
     assert_eq!(asked(&mut bodies), [0u16; 0], "it does not have it");
     want(&mut bodies);
-    assert_eq!(asked(&mut bodies), [1], "it may have got it since");
-    // It votes before it has heard the question, and its answer to an earlier one arrives after the vote.
+    assert_eq!(asked(&mut bodies), [1], "the peer may have received it since");
+    // The peer votes before it receives the question, and its answer to an earlier one arrives after the vote.
     want(&mut bodies);
     assert_eq!(asked(&mut bodies), [0u16; 0], "the answer is on its way");
-    bodies.refused(Time(7), id, ReplicaId(1));
+    bodies.on_refusal(Time(7), id, ReplicaId(1));
     assert_eq!(asked(&mut bodies), [1]);
-    bodies.refused(Time(8), id, ReplicaId(1));
-    bodies.refused(Time(8), id, ReplicaId(1));
+    bodies.on_refusal(Time(8), id, ReplicaId(1));
+    bodies.on_refusal(Time(8), id, ReplicaId(1));
     assert_eq!(asked(&mut bodies), [0u16; 0], "a refusal alone asks for nothing");
-    // In its turn nobody is asked twice for that.
+    // In turn, no peer is asked twice for that.
     bodies.want(Time(9), &blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
     assert_eq!(asked(&mut bodies), [0u16; 0]);
 }
 
-/// A leader that lies shows headers one above the other, and withholds what they name. For each of them all that lies below
-/// would be wanted anew, and what was wanted first be forgotten for it.
+/// A lying leader sends a chain of headers, and withholds the blocks that they name. For each of them everything below
+/// would be wanted again, and the first wants be forgotten.
 #[test]
-fn what_is_wanted_already_is_not_wanted_again_for_what_lies_above() {
-    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+fn ancestors_are_wanted_once_for_a_chain_of_headers() {
+    let (mut bodies, mut blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
     let (mut parent, mut ids) = (BlockId(quorate_types::Digest([9; 32])), Vec::new());
     for height in 1..=4_000 {
         let payload = Payload { bundles: vec![bundle(height).digest()] };
@@ -244,19 +245,19 @@ fn what_is_wanted_already_is_not_wanted_again_for_what_lies_above() {
         ids.push(parent);
         blocks.insert(block);
     }
-    let want = |bodies: &mut Bodies, id, haste| {
+    let want = |bodies: &mut BlockBodies, id, haste| {
         let before = bodies.wants.begun();
         bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), haste));
         bodies.wants.begun() - before
     };
     let all: u64 = ids.iter().map(|id| want(&mut bodies, *id, Haste::AtOnce)).sum();
     assert!(all <= 2 * 4_000, "{all} wants");
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     assert_eq!(want(&mut bodies, ids[3_999], Haste::InTurn), 513, "the nearest ones");
     assert_eq!(want(&mut bodies, ids[3_998], Haste::InTurn), 0);
 }
 
-/// Empty blocks one above the other, of which the lowest hangs on a block that is not here, at height 2.
+/// Returns a chain of empty blocks. The lowest one extends a block at height 2 that is missing.
 fn above_a_hole(count: u64) -> (BlockTree, Vec<BlockId>, BlockId) {
     let hole = BlockId(quorate_types::Digest([9; 32]));
     let (mut blocks, mut parent, mut ids) = (BlockTree::default(), hole, Vec::new());
@@ -269,39 +270,39 @@ fn above_a_hole(count: u64) -> (BlockTree, Vec<BlockId>, BlockId) {
     (blocks, ids, hole)
 }
 
-/// What is known of the nearest block that lacks more than ancestors, for each of these.
-fn known_below(bodies: &Bodies, ids: &[BlockId]) -> BTreeSet<Option<(BlockId, Height)>> {
+/// Returns the nearest block that lacks more than ancestors, as far as it is noted for each of these.
+fn known_below(bodies: &BlockBodies, ids: &[BlockId]) -> BTreeSet<Option<(BlockId, Height)>> {
     ids.iter().map(|id| bodies.missing.get(id).and_then(|missing| missing.below)).collect()
 }
 
-/// Whoever is shown thousands of headers above one that is missing asks for that one, and does not look at all of them for
-/// each.
+/// A replica with thousands of headers above a missing one requests that one, and does not search through all of them
+/// for each.
 #[test]
-fn what_lacks_ancestors_alone_is_passed_once() {
+fn search_skips_blocks_that_lack_ancestors_alone() {
     let (blocks, ids, hole) = above_a_hole(4_000);
     let (pool, end) = (Pool::default(), BTreeSet::from([Some((hole, Height(2)))]));
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     for (at, id) in ids.iter().enumerate() {
         bodies.watch(&pool, &blocks, *id);
         bodies.want(Time(5), &blocks, *id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
         assert_eq!(known_below(&bodies, &ids[at..=at]), end, "the next one gets there in two steps");
     }
     assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
-    // Also where nobody has asked for those between: in one go.
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    // The same holds where no block between was wanted: in one search.
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     ids.iter().for_each(|id| assert!(!bodies.watch(&pool, &blocks, *id)));
     bodies.want(Time(5), &blocks, *ids.last().unwrap(), Height::ZERO, (ReplicaId(1), Haste::InTurn));
     assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
-    assert_eq!(known_below(&bodies, &ids), end, "from wherever somebody asks next");
+    assert_eq!(known_below(&bodies, &ids), end, "from each block of the chain");
     let ask = Ask { block: hole, height: Height(2), peer: ReplicaId(1) };
-    assert_eq!(bodies.asks(Time(5), &[ReplicaId(1)]), [ask]);
+    assert_eq!(bodies.take_due_asks(Time(5), &[ReplicaId(1)]), [ask]);
 }
 
-/// The branch may have been passed over: then nothing of it is asked for, and that is found out in as few steps.
+/// The branch may be below the executed height: then nothing of it is requested, and the search takes as few steps.
 #[test]
-fn what_lies_below_the_executed_height_is_passed_once_too() {
+fn search_skips_blocks_below_the_executed_height() {
     let (blocks, ids, hole) = above_a_hole(1_000);
-    let (pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default(), 256));
+    let (pool, mut bodies) = (Pool::default(), BlockBodies::new(BodyLimits::default(), 256));
     bodies.executed(&blocks, Height(2));
     for id in &ids {
         bodies.watch(&pool, &blocks, *id);
@@ -310,14 +311,14 @@ fn what_lies_below_the_executed_height_is_passed_once_too() {
     assert_eq!(known_below(&bodies, &ids[1..]), BTreeSet::from([Some((ids[0], Height(3)))]));
     assert!(!bodies.is_wanted(hole));
     bodies.attach(&blocks, ids[0]);
-    assert_eq!(std::iter::from_fn(|| bodies.next_news()).count(), ids.len());
+    assert_eq!(std::iter::from_fn(|| bodies.next_ready()).count(), ids.len());
 }
 
-/// The end of what was passed may come and lack ancestors alone as well: then it is passed too.
+/// The block at the end of a search may arrive and lack ancestors alone as well: then the search skips it too.
 #[test]
-fn what_was_passed_is_looked_at_again_where_it_ends() {
+fn search_continues_when_its_end_has_arrived() {
     let (pool, mut blocks) = (Pool::default(), BlockTree::default());
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     let hole = BlockId(quorate_types::Digest([9; 32]));
     let on = |parent, height| Block { parent, height: Height(height), ..block_of(&Payload::default()) };
     let middle = on(hole, 3);
@@ -331,12 +332,12 @@ fn what_was_passed_is_looked_at_again_where_it_ends() {
     };
     shown(&top);
     assert_eq!(shown(&below), [true, false]);
-    assert_eq!(shown(&middle), [true, true], "its bodies are here, and what it hangs on is not");
+    assert_eq!(shown(&middle), [true, true], "its bodies are stored, and its parent is missing");
 }
 
-/// However many are wanted, the oldest goes for a new one.
+/// With any number of wants, the oldest one goes for a new one.
 #[test]
-fn the_oldest_want_goes_first() {
+fn oldest_want_is_dropped_first() {
     let mut wants = Wants::default();
     let id = |number| BlockId::null(Height(number));
     let new = || Want::new(Height(1), Time(0), Time(0));
@@ -345,7 +346,7 @@ fn the_oldest_want_goes_first() {
     }
     assert_eq!((wants.len(), wants.begun()), (4, 10));
     wants.begin(id(6), 4, new);
-    assert_eq!((wants.len(), wants.begun()), (4, 10), "it is there");
+    assert_eq!((wants.len(), wants.begun()), (4, 10), "it is wanted already");
     wants.remove(id(7));
     wants.begin(id(10), 4, new);
     assert!([6, 8, 9, 10].iter().all(|number| wants.get(id(*number)).is_some()), "there was room");

@@ -1,34 +1,34 @@
-//! What is being fetched, and of whom.
+//! Blocks that are being fetched, and the peers that are asked.
 
 use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, Time};
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub(super) struct Want {
-    /// Who may have it, in the order in which they were named.
+    /// Peers that may have the block, in the order in which they were named.
     pub(super) peers: Vec<ReplicaId>,
-    /// The same.
+    /// The same peers as a set.
     pub(super) named: ReplicaSet,
     pub(super) next: usize,
-    /// The highest that is known of it; that of a parent is below those of its children.
+    /// The highest known height of the block. A parent is below its children.
     pub(super) height: Height,
-    /// Whether it was named as anything but a parent.
+    /// Whether the block was named otherwise than as a parent.
     pub(super) by_name: bool,
-    /// Whether a block was given for it that is higher than what names it.
+    /// Whether a block was refused because it is not below its child.
     pub(super) too_high: bool,
     pub(super) since: Time,
     pub(super) ask_at: Time,
-    /// Whether the first of `peers` has said that the bodies are on their way.
+    /// Whether the first of `peers` has announced that the bodies are on their way.
     pub(super) announced: bool,
-    /// Who was asked last.
+    /// The peer that was asked last.
     pub(super) asked: Option<ReplicaId>,
-    /// Who did not have the block when asked.
+    /// Peers that did not have the block when asked.
     pub(super) refused: ReplicaSet,
-    /// Who is wanted to be asked at once, and was asked before: it may have got the block since.
+    /// Peers to ask at once that were asked before: they may have received the block since.
     pub(super) again: ReplicaSet,
-    /// How often all have been asked.
+    /// The number of times that all peers have been asked.
     pub(super) rounds: usize,
-    /// Counts up: the oldest goes when there is no room. Its key in [`Wants::by_age`].
+    /// A running number, and the key in [`Wants::by_age`]. The oldest want goes when there is no room.
     number: u64,
 }
 
@@ -53,11 +53,11 @@ impl Want {
     }
 }
 
-/// All of them.
+/// All wanted blocks.
 #[derive(Debug, Default)]
 pub(super) struct Wants {
     by_id: BTreeMap<BlockId, Want>,
-    /// By number; has exactly what `by_id` has.
+    /// The same wants by number.
     by_age: BTreeMap<u64, BlockId>,
     begun: u64,
 }
@@ -68,7 +68,7 @@ impl Wants {
         self.by_id.len()
     }
 
-    /// How many were begun so far.
+    /// Returns the number of wants so far.
     #[cfg(test)]
     pub(super) fn begun(&self) -> u64 {
         self.begun
@@ -90,9 +90,9 @@ impl Wants {
         self.by_id.iter_mut()
     }
 
-    /// One that is known, or a new one, for which the oldest goes where there are `most`. A liar's proposals must not keep
-    /// this replica from fetching what counts: what it proposed in views that are over is older than what this one takes
-    /// over and decides, and whatever is decided is asked for again.
+    /// Returns the want of a block, or begins one; with `most` wants the oldest is dropped for it. A liar's proposals
+    /// must not keep this replica from fetching decided blocks. Its proposals in earlier views are older than the
+    /// blocks that the present view takes over and decides, and decided blocks are wanted again.
     pub(super) fn begin(&mut self, id: BlockId, most: usize, new: impl FnOnce() -> Want) -> &mut Want {
         if self.by_id.len() >= most
             && !self.by_id.contains_key(&id)

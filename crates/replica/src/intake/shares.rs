@@ -1,62 +1,63 @@
-//! Whose messages are checked in one run, where more wait than a run has time for.
+//! The share of each peer in a run of message checks, when more messages wait than one run has time for.
 //!
-//! A run comes before everything else in a turn, so what it takes is by how much later others are heard: a liar that
-//! says much must not hold up what the honest say, least of all where safety rests on a bound on delays. Each peer
-//! has an equal share, and what one does not need is the others'. Suspects share what is left over by all of them. What is
-//! not taken waits, in order, for the next turn.
+//! A run precedes everything else in a turn, so its cost delays all peers. A liar that sends many messages must not
+//! delay honest ones, least of all where safety rests on a bound on delays. So each peer has an equal share, and
+//! unused parts go to the others (max-min fair share). Peers caught with bad signatures are *suspects*: they share
+//! what all others leave. Messages beyond the shares wait, in order, for the next run.
 //!
-//! A peer's first message always passes where it is plain. One that is dear may carry n times n signatures, so that
-//! all liars together could stop a replica with one each: of those that no share is enough for as many pass in a run as
-//! one more run is worth, or a single one, and the peers take turns at that.
+//! **Plain and expensive messages.** A peer's first message always passes where it is plain. An expensive one may
+//! carry n² signatures, so the liars together could stop a replica with one each. Messages that exceed every share pass
+//! in a round-robin: as many in a run as cost one more run, or a single one.
 //!
-//! Suspects have no such turns, or a liar that is known for one would hold up every run. The first message of one suspect in
-//! each run, by turns, passes where it costs no more than a suspect is worth. Of a dearer one a piece of that size is
-//! checked: if it does not hold the message goes, else the rest waits for the next turn. So all are heard in the end, and
-//! what a suspect's message costs is spread over as many runs, also where nobody else waits: who comes while it is checked
-//! would be late.
+//! **Suspects.** Peers caught with bad signatures are excluded from this round-robin (max-min fair share). Otherwise a
+//! known liar could delay every run. They have a round-robin of their own, with one first message in each run. It
+//! passes where it costs no more than a suspect's share. Of a longer message a piece of that size is checked. If the
+//! piece does not hold the message is dropped, else the rest waits for the next run. So every suspect is heard in the
+//! end, and the cost of its message is spread over many runs. That holds even where no other message waits: one that
+//! arrives during a long check would be late.
 //!
-//! So a run costs at most what it is worth, a plain message of each peer, one dear message or as much of them as a run is
-//! worth, and what a suspect is worth.
+//! So a run costs at most the sum of these: its limit, a plain message of each peer, the expensive messages, and a
+//! suspect's share. The expensive ones are a single message, or as many as cost another limit.
 
 use quorate_types::{ReplicaId, ReplicaSet};
 use std::collections::BTreeMap;
 
-/// What a signature to check counts for; a message without one, or some bytes of one, counts for 1.
+/// The cost of one signature check. A message without a signature costs 1.
 const CHECK_COST: usize = 8;
-/// Bytes of a message that count for 1.
+/// Bytes of a message that cost 1.
 const BYTES_OF_COST: usize = 256;
-/// What a run may cost in a small committee: 128 signatures, a few milliseconds. An equation of so many is nearly as cheap
-/// for each as the largest one.
+/// The limit of a run in a small committee: 128 signatures, a few milliseconds. A batch of this size is nearly as
+/// cheap for each signature as the largest one.
 const RUN_COST_MIN: usize = 128 * CHECK_COST;
-/// What a run may cost for each replica at least: four short signed messages. Or among many who flood those who do not
-/// would be heard no more than once in a run.
+/// The limit of a run for each replica at least: four short signed messages. With a lower one, honest peers among many
+/// flooding ones would be heard only once in a run.
 const RUN_COST_EACH: usize = 4 * (CHECK_COST + 1);
-/// What a peer is worth in a run that has sent a signature that does not hold, which no honest one does: its messages are
-/// checked, for it may be the disk that lies, but few at a time, and long ones in pieces.
+/// The share of a suspect in a run. No honest peer sends a bad signature, but its disk or memory may be corrupt. So
+/// its messages are still checked: few at a time, and long ones in pieces.
 pub(super) const SUSPECT_COST_MAX: usize = 8 * CHECK_COST;
 /// Signatures in such a piece.
 pub(super) const SUSPECT_CHECKS_MAX: usize = SUSPECT_COST_MAX / CHECK_COST;
-/// Signatures of a plain message beside those of a certificate of all.
+/// Signatures of a plain message beside those of a certificate of all replicas.
 const PLAIN_CHECKS: usize = 4;
 /// Bytes of a plain message for each of its signatures.
 const PLAIN_BYTES_EACH: usize = 128;
 
-/// What a message costs.
+/// Returns the cost of a message.
 pub(super) fn cost(bytes: usize, checks: usize) -> usize {
     let size = bytes / BYTES_OF_COST;
     checks.saturating_mul(CHECK_COST).saturating_add(size).saturating_add(1)
 }
 
-/// What there is time for in a committee.
+/// The cost limits in a committee.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// What a run may cost.
+pub(super) struct RunLimits {
+    /// The limit of a run.
     run: usize,
-    /// What a plain message costs at most: little more than a certificate of all.
+    /// The maximum of a plain message: little more than a certificate of all replicas.
     plain: usize,
 }
 
-impl Limits {
+impl RunLimits {
     pub(super) fn of(n: usize) -> Self {
         let checks = n.saturating_add(PLAIN_CHECKS);
         Self {
@@ -65,54 +66,55 @@ impl Limits {
         }
     }
 
-    /// Of whom more is left than a run is worth: it is not read on.
-    pub(super) fn held(&self, left: impl Iterator<Item = (ReplicaId, Wants)>) -> ReplicaSet {
+    /// Returns the peers whose remaining messages cost more than a run: their sockets are paused.
+    pub(super) fn paused(&self, left: impl Iterator<Item = (ReplicaId, QueuedCost)>) -> ReplicaSet {
         left.filter(|(_, wants)| wants.all > self.run).map(|(from, _)| from).collect()
     }
 }
 
-/// What waits of a peer.
+/// The cost of a peer's waiting messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wants {
-    /// What its first message costs.
+pub(super) struct QueuedCost {
+    /// The cost of its first message.
     pub(super) first: usize,
-    /// What all its messages cost.
+    /// The cost of all its messages.
     pub(super) all: usize,
 }
 
-/// Who had a message last that no share was enough for.
+/// The peers that had the last turns of the two round-robins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct LastServed {
     let_through: Option<ReplicaId>,
     suspect: Option<ReplicaId>,
 }
 
-/// What is left of each peer's share.
-pub(super) struct Shares {
+/// The rest of each peer's share in a run.
+pub(super) struct RunShares {
     left: BTreeMap<ReplicaId, usize>,
-    /// Who has had a message.
+    /// Peers of which a message was taken.
     begun: ReplicaSet,
     suspects: ReplicaSet,
     plain: usize,
-    /// Whose first message passes although no rule lets it.
+    /// Peers whose first message passes by the round-robin.
     let_through: ReplicaSet,
-    /// Of whose first message a piece is checked.
+    /// The suspect whose first message is checked in pieces.
     in_pieces: Option<ReplicaId>,
-    turns: Turns,
+    last_served: LastServed,
 }
 
-impl Shares {
-    /// The shares in a run before which so much waits of each peer; `None` where there is time for all. `turns` are those of
-    /// the run before.
+impl RunShares {
+    /// Returns the shares of a run, for these waiting messages; `None` where there is time for all. `last_served` is
+    /// that of the run before.
     pub(super) fn of(
-        limits: Limits,
-        peers: impl Iterator<Item = (ReplicaId, Wants)> + Clone,
+        limits: RunLimits,
+        peers: impl Iterator<Item = (ReplicaId, QueuedCost)> + Clone,
         suspects: ReplicaSet,
-        turns: Turns,
+        last_served: LastServed,
     ) -> Option<Self> {
         let all = peers.clone().fold(0usize, |sum, (_, wants)| sum.saturating_add(wants.all));
-        let is_modest =
-            |(from, wants): (ReplicaId, Wants)| !suspects.contains(from) || wants.all <= SUSPECT_COST_MAX;
+        let is_modest = |(from, wants): (ReplicaId, QueuedCost)| {
+            !suspects.contains(from) || wants.all <= SUSPECT_COST_MAX
+        };
         if all <= limits.run && peers.clone().all(is_modest) {
             return None;
         }
@@ -131,57 +133,57 @@ impl Shares {
             plain: limits.plain,
             let_through,
             in_pieces: None,
-            turns,
+            last_served,
         };
         let stuck: Vec<(ReplicaId, usize)> = peers
             .filter(|(from, wants)| !shares.passes(*from, wants.first))
             .map(|(from, wants)| (from, wants.first))
             .collect();
         shares.let_some_through(limits.run, &stuck);
-        shares.hear_a_suspect(&stuck);
+        shares.serve_a_suspect(&stuck);
         Some(shares)
     }
 
-    /// Of those whose first message no share is enough for, and who are no suspects, as many as one more run is worth, or a
-    /// single one.
+    /// Lets first messages that exceed every share pass, without suspects: as many as cost one more run, or a single
+    /// one.
     fn let_some_through(&mut self, run: usize, stuck: &[(ReplicaId, usize)]) {
         let mut rest = run;
         let those = stuck.iter().filter(|(from, _)| !self.suspects.contains(*from));
-        for (index, (from, first)) in by_turns(those, self.turns.let_through).into_iter().enumerate() {
+        for (index, (from, first)) in by_turns(those, self.last_served.let_through).into_iter().enumerate() {
             if index > 0 && first > rest {
                 break;
             }
             rest = rest.saturating_sub(first);
             self.let_through.insert(from);
-            self.turns.let_through = Some(from);
+            self.last_served.let_through = Some(from);
         }
     }
 
-    /// Of one suspect whose first message no share is enough for something is checked all the same.
-    fn hear_a_suspect(&mut self, stuck: &[(ReplicaId, usize)]) {
+    /// Gives one suspect a turn whose first message exceeds every share.
+    fn serve_a_suspect(&mut self, stuck: &[(ReplicaId, usize)]) {
         let those = stuck.iter().filter(|(from, _)| self.suspects.contains(*from));
-        let Some((from, first)) = by_turns(those, self.turns.suspect).first().copied() else { return };
-        self.turns.suspect = Some(from);
+        let Some((from, first)) = by_turns(those, self.last_served.suspect).first().copied() else { return };
+        self.last_served.suspect = Some(from);
         if first <= SUSPECT_COST_MAX {
             self.let_through.insert(from);
         } else {
             self.in_pieces = Some(from);
-            // A piece is what it is worth in this run.
+            // The piece is its whole share of this run.
             self.left.insert(from, 0);
         }
     }
 
-    /// Who had the turns of this run.
-    pub(super) fn turns(&self) -> Turns {
-        self.turns
+    /// Returns the peers that had the turns of this run.
+    pub(super) fn last_served(&self) -> LastServed {
+        self.last_served
     }
 
-    /// Of whose first message a piece is checked in this run.
+    /// Returns the suspect whose first message is checked in pieces in this run.
     pub(super) fn in_pieces(&self) -> Option<ReplicaId> {
         self.in_pieces
     }
 
-    /// Whether a peer's next message is checked in this run; none is after one that is not.
+    /// Whether a peer's next message is checked in this run. After a message that is not, none is.
     pub(super) fn takes(&mut self, from: ReplicaId, cost: usize) -> bool {
         let takes = self.passes(from, cost);
         let left = self.left.entry(from).or_default();
@@ -198,7 +200,7 @@ impl Shares {
     }
 }
 
-/// Those, beginning behind who was the last of them in the run before.
+/// Sorts peers by turns: it begins after the one that had the last turn.
 fn by_turns<'a>(
     those: impl Iterator<Item = &'a (ReplicaId, usize)>,
     last: Option<ReplicaId>,
@@ -208,13 +210,13 @@ fn by_turns<'a>(
     those
 }
 
-/// Shares `rest` among those who want so much. Returns what is left over.
+/// Divides `rest` among these wants. Returns what is left over.
 fn share(
     mut rest: usize,
     mut wants: Vec<(usize, ReplicaId)>,
     shares: &mut BTreeMap<ReplicaId, usize>,
 ) -> usize {
-    // Those that want least first: what they leave is shared by the others.
+    // The smallest wants come first, and the others share what these leave.
     wants.sort_unstable();
     let mut count = wants.len();
     for (wants, from) in wants {
@@ -229,37 +231,37 @@ fn share(
 mod tests {
     use super::*;
 
-    const FOUR: Limits = Limits { run: RUN_COST_MIN, plain: 100 };
+    const FOUR: RunLimits = RunLimits { run: RUN_COST_MIN, plain: 100 };
 
     fn set(ids: &[u16]) -> ReplicaSet {
         ids.iter().copied().map(ReplicaId).collect()
     }
 
-    /// Of so many messages of each peer that cost so much.
+    /// Returns these messages: for each entry a peer, the number of its messages, and their cost.
     fn all(waiting: &[(u16, usize, usize)]) -> Vec<(ReplicaId, usize)> {
         waiting.iter().flat_map(|(from, count, cost)| vec![(ReplicaId(*from), *cost); *count]).collect()
     }
 
-    fn by_peer(waiting: &[(ReplicaId, usize)]) -> Vec<(ReplicaId, Wants)> {
-        let mut peers: BTreeMap<ReplicaId, Wants> = BTreeMap::new();
+    fn by_peer(waiting: &[(ReplicaId, usize)]) -> Vec<(ReplicaId, QueuedCost)> {
+        let mut peers: BTreeMap<ReplicaId, QueuedCost> = BTreeMap::new();
         for (from, cost) in waiting {
-            peers.entry(*from).or_insert(Wants { first: *cost, all: 0 }).all += cost;
+            peers.entry(*from).or_insert(QueuedCost { first: *cost, all: 0 }).all += cost;
         }
         peers.into_iter().collect()
     }
 
     fn shares(
-        limits: Limits,
+        limits: RunLimits,
         waiting: &[(ReplicaId, usize)],
         suspects: &[u16],
-        turns: Turns,
-    ) -> Option<Shares> {
-        Shares::of(limits, by_peer(waiting).into_iter(), set(suspects), turns)
+        last_served: LastServed,
+    ) -> Option<RunShares> {
+        RunShares::of(limits, by_peer(waiting).into_iter(), set(suspects), last_served)
     }
 
-    /// How many of each peer's messages pass.
-    fn passed(limits: Limits, waiting: &[(u16, usize, usize)], suspects: &[u16]) -> Option<Vec<usize>> {
-        let mut shares = shares(limits, &all(waiting), suspects, Turns::default())?;
+    /// Returns the number of each peer's messages that pass.
+    fn passed(limits: RunLimits, waiting: &[(u16, usize, usize)], suspects: &[u16]) -> Option<Vec<usize>> {
+        let mut shares = shares(limits, &all(waiting), suspects, LastServed::default())?;
         let mut of = |peer: u16| {
             let own = all(waiting).into_iter().filter(|(from, _)| *from == ReplicaId(peer));
             own.filter(|(from, cost)| shares.takes(*from, *cost)).count()
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_time_for_all_nothing_waits() {
+    fn all_messages_pass_below_the_limit_of_a_run() {
         let max = FOUR.run;
         assert_eq!(passed(FOUR, &[], &[]), None);
         assert_eq!(passed(FOUR, &[(0, max - 9, 1), (1, 1, 9)], &[]), None);
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_little_is_heard_whole() {
+    fn peer_below_its_share_is_heard_completely() {
         let flood = passed(FOUR, &[(0, 5_000, 9), (1, 3, 40), (2, 900, 1), (3, 5_000, 9)], &[]).unwrap();
         let share = (FOUR.run - 120) / 3;
         assert_eq!(flood, [share / 9, 3, share, share / 9]);
@@ -285,90 +287,90 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_first_message_passes() {
-        let small = Limits { run: 12, plain: 10 };
+    fn plain_first_message_of_each_peer_passes() {
+        let small = RunLimits { run: 12, plain: 10 };
         assert_eq!(passed(small, &[(0, 2, 10), (1, 2, 10), (2, 2, 10)], &[]), Some(vec![1, 1, 1]));
-        // A suspect's does not: none has a share here, and they take turns.
+        // A suspect's does not: no suspect has a share here, and they take turns.
         assert_eq!(passed(small, &[(0, 2, 10), (1, 2, 10), (2, 2, 10)], &[1, 2]), Some(vec![1, 1, 0]));
     }
 
-    /// A certificate of all and what comes with it is plain, whatever n is.
+    /// A certificate of all replicas with its proposal is plain for every n.
     #[test]
-    fn a_proposal_is_plain() {
+    fn proposal_is_plain() {
         for n in [4, 21, 64, 128] {
             let bytes = 1_024 + n * 66;
-            assert!(cost(bytes, n + 1) <= Limits::of(n).plain, "{n}");
-            assert!(cost(bytes, 2 * n + 9) > Limits::of(n).plain, "{n}");
+            assert!(cost(bytes, n + 1) <= RunLimits::of(n).plain, "{n}");
+            assert!(cost(bytes, 2 * n + 9) > RunLimits::of(n).plain, "{n}");
         }
     }
 
-    /// Each of f liars sends what carries hundreds of signatures, again and again.
+    /// Each of f liars sends messages with hundreds of signatures, again and again.
     #[test]
-    fn of_what_is_dear_one_passes_in_a_run_by_turns() {
-        let limits = Limits::of(21);
-        let dear = cost(590 * 64, 590);
-        assert!(dear > limits.run && dear > limits.plain);
-        let mut waiting: Vec<_> = (0..10).map(|id| (id, 3, dear)).collect();
+    fn expensive_messages_pass_one_in_a_run_by_turns() {
+        let limits = RunLimits::of(21);
+        let expensive = cost(590 * 64, 590);
+        assert!(expensive > limits.run && expensive > limits.plain);
+        let mut waiting: Vec<_> = (0..10).map(|id| (id, 3, expensive)).collect();
         waiting.extend((10..20).map(|id| (id, 2, limits.plain)));
-        // One of them has sent a signature that does not hold, another one something plain before.
-        let (mut turns, mut order) = (Turns::default(), Vec::new());
+        // One of them is a suspect, and another one has sent a plain message before.
+        let (mut last_served, mut order) = (LastServed::default(), Vec::new());
         waiting[7].2 = limits.plain + limits.run;
         for _ in 0..18 {
-            let mut shares = shares(limits, &all(&waiting), &[4], turns).unwrap();
+            let mut shares = shares(limits, &all(&waiting), &[4], last_served).unwrap();
             let taken: Vec<_> =
                 all(&waiting).into_iter().filter(|(from, cost)| shares.takes(*from, *cost)).collect();
             let spent: usize = taken.iter().map(|(_, cost)| cost).sum();
-            assert!(spent <= limits.run + 10 * limits.plain + dear, "{spent}");
+            assert!(spent <= limits.run + 10 * limits.plain + expensive, "{spent}");
             let many: Vec<_> = taken.iter().filter(|(_, cost)| *cost > limits.plain).collect();
             assert_eq!(many.len(), 1);
             assert!((10..20).all(|id| taken.iter().any(|(from, _)| *from == ReplicaId(id))));
-            turns = shares.turns();
+            last_served = shares.last_served();
             order.push(many[0].0.0);
-            assert_eq!((turns.let_through, shares.in_pieces()), (Some(many[0].0), Some(ReplicaId(4))));
+            assert_eq!((last_served.let_through, shares.in_pieces()), (Some(many[0].0), Some(ReplicaId(4))));
         }
         let once = (0..10).filter(|id| *id != 4);
-        assert_eq!(order, once.clone().chain(once).collect::<Vec<u16>>(), "nobody starves");
+        assert_eq!(order, once.clone().chain(once).collect::<Vec<u16>>(), "no peer starves");
     }
 
-    /// After a doubt all answer a replica, each at length: it hears several in a run.
+    /// After a doubt all peers send long answers to a replica, and it hears several in a run.
     #[test]
-    fn of_what_is_dear_as_many_pass_as_there_is_time_for() {
-        let limits = Limits::of(21);
-        let dear = limits.run / 3;
-        assert!(dear > limits.plain);
-        let waiting: Vec<_> = (0..20).map(|id| (id, 1, dear)).collect();
+    fn expensive_messages_pass_as_many_as_cost_one_more_run() {
+        let limits = RunLimits::of(21);
+        let expensive = limits.run / 3;
+        assert!(expensive > limits.plain);
+        let waiting: Vec<_> = (0..20).map(|id| (id, 1, expensive)).collect();
         let passed = |last: Option<u16>| {
-            let turns = Turns { let_through: last.map(ReplicaId), suspect: None };
-            let mut shares = shares(limits, &all(&waiting), &[5], turns).unwrap();
+            let last_served = LastServed { let_through: last.map(ReplicaId), suspect: None };
+            let mut shares = shares(limits, &all(&waiting), &[5], last_served).unwrap();
             let taken = all(&waiting).into_iter().filter(|(from, cost)| shares.takes(*from, *cost));
             let taken: Vec<u16> = taken.map(|(from, _)| from.0).collect();
-            (taken, shares.turns().let_through.map(|last| last.0))
+            (taken, shares.last_served().let_through.map(|last| last.0))
         };
         assert_eq!(passed(None), (vec![0, 1, 2], Some(2)));
         assert_eq!(passed(Some(2)), (vec![3, 4, 6], Some(6)), "no suspect takes a turn from others");
         assert_eq!(passed(Some(18)), (vec![0, 1, 19], Some(1)));
     }
 
-    /// Of one suspect in a run something is checked, no more than it is worth, and never a long message at once: whoever waits
-    /// or comes meanwhile is not held up.
+    /// A piece of one suspect's message is checked in each run, and never a long message at once. So waiting and
+    /// arriving messages are not delayed.
     #[test]
     fn suspects_are_heard_by_turns_and_in_pieces() {
         let (long, short) = (SUSPECT_COST_MAX + 1, SUSPECT_COST_MAX);
-        // In each run of whom a piece is checked, and which suspects' messages pass.
+        // The suspect of the piece in each run, and the suspects whose messages pass.
         let heard = |others| {
             let waiting = all(&[(0, others, 1), (1, 2, long), (2, 2, 2 * long), (3, 2, short)]);
-            let mut turns = Turns::default();
+            let mut last_served = LastServed::default();
             let run = |_| {
-                let mut shares = shares(FOUR, &waiting, &[1, 2, 3], turns).unwrap();
+                let mut shares = shares(FOUR, &waiting, &[1, 2, 3], last_served).unwrap();
                 let taken = waiting.iter().filter(|(from, cost)| shares.takes(*from, *cost) && from.0 > 0);
                 let taken: Vec<u16> = taken.map(|(from, _)| from.0).collect();
-                turns = shares.turns();
+                last_served = shares.last_served();
                 (shares.in_pieces().map(|from| from.0), taken)
             };
             (0..4).map(run).collect::<Vec<_>>()
         };
         let alone = [(Some(1), vec![3]), (Some(2), vec![3]), (Some(1), vec![3]), (Some(2), vec![3])];
-        assert_eq!(heard(0), alone, "what is short has its share");
+        assert_eq!(heard(0), alone, "a short message has its share");
         let beside = [(Some(1), vec![]), (Some(2), vec![]), (None, vec![3]), (Some(1), vec![])];
         assert_eq!(heard(5_000), beside);
     }
@@ -380,8 +382,8 @@ mod tests {
         let suspects: Vec<u16> = (3..20).collect();
         let beside = passed(FOUR, &flood(20), &suspects).unwrap();
         assert_eq!(beside[..3], alone, "nothing is taken from others");
-        assert_eq!(beside[3..].iter().sum::<usize>(), 1, "one is let through");
-        // Where others say little, each has what it is worth.
+        assert_eq!(beside[3..].iter().sum::<usize>(), 1, "one passes by its turn");
+        // If the others send little, each suspect has its share.
         let mut little = flood(20);
         little[..3].iter_mut().for_each(|peer| peer.1 = 2);
         let taken = passed(FOUR, &little[..10], &suspects).unwrap();
@@ -389,21 +391,21 @@ mod tests {
     }
 
     #[test]
-    fn among_many_who_flood_nobody_is_heard_once_only() {
+    fn honest_peer_is_heard_completely_among_many_flooding_peers() {
         for n in [64u16, 128] {
             let vote = cost(200, 1);
             let mut waiting: Vec<_> = (1..n).map(|id| (id, 1_000, vote)).collect();
             waiting[0].1 = 4;
-            let passed = passed(Limits::of(usize::from(n)), &waiting, &[]).unwrap();
+            let passed = passed(RunLimits::of(usize::from(n)), &waiting, &[]).unwrap();
             assert_eq!(passed[0], 4, "{n}");
         }
     }
 
     #[test]
-    fn order_is_kept() {
+    fn messages_of_a_peer_pass_in_order() {
         let (plain, flood) = ((ReplicaId(0), 9), (ReplicaId(0), 2 * FOUR.run));
         let takes = |waiting: [_; 3]| {
-            let mut shares = shares(FOUR, &waiting, &[], Turns::default()).unwrap();
+            let mut shares = shares(FOUR, &waiting, &[], LastServed::default()).unwrap();
             waiting.map(|(from, cost)| shares.takes(from, cost))
         };
         assert_eq!(takes([plain, flood, plain]), [true, false, false]);
@@ -411,8 +413,9 @@ mod tests {
     }
 
     #[test]
-    fn who_has_much_left_is_held() {
-        let left = |all| FOUR.held([(ReplicaId(3), Wants { first: 1, all })].into_iter()).iter().count();
+    fn peer_with_more_than_a_run_left_is_paused() {
+        let left =
+            |all| FOUR.paused([(ReplicaId(3), QueuedCost { first: 1, all })].into_iter()).iter().count();
         assert_eq!((left(1), left(FOUR.run), left(FOUR.run + 1)), (0, 0, 1));
     }
 }

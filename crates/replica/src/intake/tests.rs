@@ -1,9 +1,10 @@
+use super::message_checks::kind_of;
 use super::*;
 use crate::host_message::Heights;
 use crate::host_tests::{Old, large, open};
 use quorate_types::Height;
 
-/// What a run lets pass, each with who said it, and what was refused, with why.
+/// Runs the intake. Returns the passed messages with their senders, and the refused ones with the reasons.
 fn run(intake: &mut Intake, replica: &Replica) -> (Vec<String>, Vec<String>) {
     let mut passed = Passed::default();
     intake.run(replica, &Old, &mut || true, &mut passed);
@@ -13,7 +14,7 @@ fn run(intake: &mut Intake, replica: &Replica) -> (Vec<String>, Vec<String>) {
         input => panic!("{input:?}"),
     });
     let refused = passed.refused.iter().map(|refused| {
-        let Source::Peer(from) = refused.source else { panic!("{refused:?}") };
+        let FrameSource::Peer(from) = refused.source else { panic!("{refused:?}") };
         format!("{} {}", from.0, refused.reason)
     });
     (said.collect(), refused.collect())
@@ -25,9 +26,9 @@ fn hear(intake: &mut Intake, from: ReplicaId, message: &HostMessage) {
     intake.peer_frame(from, frame::HOST, &body);
 }
 
-/// What was said before a gap must not be heard after it: an answer would close a gap that is younger.
+/// A message from before a gap must not pass after it: an answer would close a newer gap.
 #[test]
-fn what_waits_from_before_a_gap_goes_with_what_was_lost() {
+fn messages_from_before_a_gap_are_dropped() {
     let (replica, one, three) = (open(), ReplicaId(1), ReplicaId(3));
     let mut intake = replica.intake(Scheme::Cheap);
     let heights = HostMessage::Heights(Heights { executed: Height(1), kept: Height(1), stable: Height(0) });
@@ -42,10 +43,10 @@ fn what_waits_from_before_a_gap_goes_with_what_was_lost() {
     hear(&mut intake, one, &heights);
     let (said, refused) = run(&mut intake, &replica);
     assert_eq!(said, ["3 host.ask-proof", "1 host.heights", "1 payload"]);
-    // The body was looked at as ever.
+    // The body was checked as always.
     assert_eq!(refused, ["1 before a gap", "1 bad signature"]);
 
-    // A link that is back has lost nothing, and a gap counts once.
+    // A link that comes back has lost no frame, and a gap counts once.
     hear(&mut intake, one, &heights);
     intake.link(one, LinkEvent::Back);
     intake.link(three, LinkEvent::Gap);
@@ -54,7 +55,7 @@ fn what_waits_from_before_a_gap_goes_with_what_was_lost() {
     assert_eq!(run(&mut intake, &replica).0, ["3 host.heights"]);
 }
 
-/// Something waits that costs as much as so many signatures, and has none.
+/// Queues a message that costs as much as these signature checks, and has no signature.
 fn wait(intake: &mut Intake, from: ReplicaId, checks: usize) {
     wait_with(intake, from, checks, Vec::new());
 }
@@ -71,21 +72,21 @@ fn wait_with(
 }
 
 #[test]
-fn who_is_not_read_is_read_again_when_a_gap_has_swept_its_messages() {
+fn paused_peer_is_read_again_after_a_gap_dropped_its_messages() {
     let (replica, one) = (open(), ReplicaId(1));
     let mut intake = replica.intake(Scheme::Cheap);
     (0..1_000).for_each(|_| wait(&mut intake, one, 1));
     run(&mut intake, &replica);
-    assert!(intake.held().contains(one) && !intake.is_drained());
+    assert!(intake.paused_peers().contains(one) && !intake.is_drained());
     intake.link(one, LinkEvent::Gap);
     let (said, refused) = run(&mut intake, &replica);
     assert!(said.is_empty() && !refused.is_empty());
-    assert!(intake.held().is_empty() && intake.is_drained());
+    assert!(intake.paused_peers().is_empty() && intake.is_drained());
 }
 
-/// Who was let through last is remembered from run to run.
+/// The last turn is remembered from run to run.
 #[test]
-fn those_who_send_what_is_dear_take_turns() {
+fn senders_of_expensive_messages_take_turns() {
     let replica = open();
     let mut intake = replica.intake(Scheme::Cheap);
     for from in [0, 1, 3] {
@@ -98,17 +99,17 @@ fn those_who_send_what_is_dear_take_turns() {
     assert!(intake.is_drained());
 }
 
-/// Hundreds of signatures of which none holds take tens of milliseconds. Whoever is known for that makes nobody wait for as
-/// long, also where nobody waits yet; and is heard in the end, for it may be the disk that lies.
+/// Hundreds of bad signatures take tens of milliseconds. A known suspect delays no other peer for that long, also
+/// where none waits yet. It is heard in the end, because its disk may be corrupt.
 #[test]
-fn a_long_message_of_a_suspect_is_checked_in_pieces() {
+fn long_message_of_a_suspect_is_checked_in_pieces() {
     const LONG: usize = 590;
     let (replica, one, three) = (open(), ReplicaId(1), ReplicaId(3));
     let mut intake = replica.intake(Scheme::Cheap);
     let bad = |count| vec![(three, [0; 32], Signature([1; 64])); count];
     let checked = |intake: &Intake| intake.ledger().signatures_single + intake.ledger().signatures_batched;
     wait_with(&mut intake, three, 1, bad(1));
-    assert_eq!(run(&mut intake, &replica).1, ["3 bad signature"], "it is known");
+    assert_eq!(run(&mut intake, &replica).1, ["3 bad signature"], "the peer is a suspect now");
     for busy in [false, true] {
         let before = checked(&intake);
         wait_with(&mut intake, three, LONG, bad(LONG));
@@ -116,7 +117,7 @@ fn a_long_message_of_a_suspect_is_checked_in_pieces() {
             (0..500).for_each(|_| wait(&mut intake, one, 1));
         }
         assert_eq!(run(&mut intake, &replica).1, ["3 bad signature"]);
-        assert!(checked(&intake) - before <= 8, "the rest need not be looked at");
+        assert!(checked(&intake) - before <= 8, "the rest is not checked");
         while !intake.is_drained() {
             run(&mut intake, &replica);
         }
@@ -134,7 +135,7 @@ fn a_long_message_of_a_suspect_is_checked_in_pieces() {
         heard.append(&mut said);
         runs += 1;
     }
-    assert_eq!(runs, 1 + LONG / 8, "as many as it is worth");
+    assert_eq!(runs, 1 + LONG / 8, "one run for each piece");
     assert_eq!(heard, ["3 host.ask-proof", "3 host.heights"], "in order");
     assert!(intake.is_drained());
 }

@@ -9,7 +9,7 @@ fn hear(replica: &mut Replica, from: u16, message: HostMessage) {
     replica.handle(Time(1), from_peer(from, CheckedMessage::Host(message)));
 }
 
-/// What hosts are told, and whom.
+/// Returns the messages to hosts with their receivers.
 fn said(outputs: &[Output]) -> Vec<(To, HostMessage)> {
     let message = |output: &Output| match output {
         Output::Send { to, frame: Unsealed::Host { message, .. }, .. } => Some((*to, message.clone())),
@@ -18,15 +18,15 @@ fn said(outputs: &[Output]) -> Vec<(To, HostMessage)> {
     outputs.iter().filter_map(message).collect()
 }
 
-/// The next height was executed, and nothing came of it.
+/// Executes the next height, without results.
 fn execute(replica: &mut Replica, height: u64) {
     let executed = Executed { height: Height(height), bundles: Vec::new(), evicted: Vec::new(), state: None };
     replica.handle(Time(1), Input::Executed(executed));
 }
 
-/// A question costs its sender some bytes, and its answer a replica thousands of frames.
+/// A question costs its sender a few bytes, and its answer costs a replica thousands of frames.
 #[test]
-fn who_asks_for_too_much_at_once_is_refused() {
+fn questions_beyond_the_share_of_a_turn_are_refused() {
     let mut replica = open();
     let block = Block {
         parent: BlockId::ZERO,
@@ -40,7 +40,7 @@ fn who_asks_for_too_much_at_once_is_refused() {
     let id = block.id();
     replica.blocks.insert(block);
     replica.handle(Time(0), Input::Payload(ReplicaId(1), Arc::new(Payload::default())));
-    replica.host.bodies.want(Time(0), &replica.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
+    replica.services.bodies.want(Time(0), &replica.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
     let mut ask = |now, from, times| {
         for _ in 0..times {
             let message = HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO };
@@ -52,16 +52,16 @@ fn who_asks_for_too_much_at_once_is_refused() {
         let none = said(&out).into_iter().filter(|said| *said == none).count();
         (out.iter().filter(is_refused).count(), none)
     };
-    // A block and its payload each time.
+    // Each answer is a block and its payload.
     let most = FETCH_FRAMES_MAX / 2;
-    assert_eq!(ask(1, 1, most + 10), (10, 10), "and hears of it");
+    assert_eq!(ask(1, 1, most + 10), (10, 10), "with an answer");
     assert_eq!(ask(1, 3, most), (0, 0), "others are answered");
-    assert_eq!(ask(2, 1, most), (0, 0), "and in the next turn it is as well");
+    assert_eq!(ask(2, 1, most), (0, 0), "and in the next turn the first one too");
 }
 
-/// What was decided lies in memory until a checkpoint above it is stable: for any other id no disk is read.
+/// Decided ids are in memory until a checkpoint above them is stable: no other id leads to a read.
 #[test]
-fn what_was_not_decided_is_not_looked_for() {
+fn undecided_id_leads_to_no_read() {
     let (mut replica, one, other) = (open(), BlockId::null(Height(1)), BlockId(Digest([5; 32])));
     for from in [1, 3] {
         hear(&mut replica, from, HostMessage::Decided(Height(1), vec![one]));
@@ -76,9 +76,9 @@ fn what_was_not_decided_is_not_looked_for() {
     assert_eq!(said(&ask(other)), [(To::One(ReplicaId(1)), HostMessage::NoBlock(other))]);
 }
 
-/// What lies beside a decided block is executed by nobody, and who has it drops its bodies.
+/// A block that conflicts with a decided one is never executed, and its bodies are dropped.
 #[test]
-fn a_header_is_handed_out_without_its_bodies() {
+fn header_is_sent_without_dropped_bodies() {
     let mut replica = open();
     let on = |parent, height, payload| Block {
         parent,
@@ -97,35 +97,39 @@ fn a_header_is_handed_out_without_its_bodies() {
     let beside = on(BlockId::ZERO, 1, PayloadId(Digest([7; 32])));
     let id = beside.id();
     replica.blocks.insert(beside.clone());
-    assert_eq!(ask(&mut replica, id), [HostMessage::NoBlock(id)], "of no use without its bodies");
+    assert_eq!(ask(&mut replica, id), [HostMessage::NoBlock(id)], "the header alone is of no use");
     for from in [1, 3] {
         hear(&mut replica, from, HostMessage::Decided(Height(1), vec![BlockId::null(Height(1))]));
     }
     execute(&mut replica, 1);
     outputs(&mut replica);
     let header = HostMessage::Block(beside);
-    assert_eq!(ask(&mut replica, id), [header.clone(), HostMessage::NoBlock(id)], "it was passed over");
-    // Nor is what lies above it ever whole any more.
+    assert_eq!(
+        ask(&mut replica, id),
+        [header.clone(), HostMessage::NoBlock(id)],
+        "another block was executed"
+    );
+    // A block above it will never be complete either.
     let above = on(BlockId(Digest([8; 32])), 3, Payload::default().id());
     let id = above.id();
     replica.blocks.insert(above.clone());
-    replica.host.bodies.want(Time(0), &replica.blocks, id, Height(3), (ReplicaId(3), Haste::InTurn));
+    replica.services.bodies.want(Time(0), &replica.blocks, id, Height(3), (ReplicaId(3), Haste::InTurn));
     replica.handle(Time(1), Input::Payload(ReplicaId(3), Arc::new(Payload::default())));
     outputs(&mut replica);
     assert_eq!(ask(&mut replica, id), [HostMessage::Block(above), HostMessage::NoBlock(id)]);
-    // And whoever has asked for it knows where it hangs.
+    // A replica that requested it knows its parent.
     let mut other = open();
     let HostMessage::Block(block) = &header else { return };
     let id = block.id();
-    other.host.bodies.want(Time(0), &other.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
+    other.services.bodies.want(Time(0), &other.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
     hear(&mut other, 1, header.clone());
     assert!(other.blocks.get(id).is_some());
 }
 
-/// Its child was here first, and was given by somebody who withheld it. What is heard of a block by itself must not keep it from
-/// being taken from whoever has it whole.
+/// The child arrived first, from a peer that withholds the parent's bodies. A bare header must not keep the parent
+/// from being taken with its bodies from another peer.
 #[test]
-fn a_header_that_was_heard_of_after_its_child_is_taken_with_its_bodies() {
+fn bare_parent_is_taken_with_its_bodies_from_another_peer() {
     let mut replica = open();
     let empty = Arc::new(Payload::default());
     let block = |parent, height| Block {
@@ -145,32 +149,33 @@ fn a_header_that_was_heard_of_after_its_child_is_taken_with_its_bodies() {
         outputs(replica);
     };
     let want = (ReplicaId(1), Haste::InTurn);
-    replica.host.bodies.want(Time(0), &replica.blocks, child.id(), child.height, want);
+    replica.services.bodies.want(Time(0), &replica.blocks, child.id(), child.height, want);
     give(&mut replica, 1, &child);
     replica.blocks.hear(parent.clone());
-    assert!(replica.host.bodies.is_wanted(parent.id()));
+    assert!(replica.services.bodies.is_wanted(parent.id()));
     give(&mut replica, 3, &parent);
-    let is_ready = |block: &Block| replica.host.bodies.ready(&replica.host.pool, &replica.blocks, block.id());
+    let is_ready =
+        |block: &Block| replica.services.bodies.ready(&replica.services.pool, &replica.blocks, block.id());
     assert_eq!([&parent, &child].map(is_ready), [Some(Ready::Valid); 2]);
 }
 
-/// To look for what is lacking is dear, and what peers tell costs them nothing: it is done once, at the end of a turn.
+/// A search for missing blocks is expensive, and reports cost peers nothing: one search follows at the end of a turn.
 #[test]
-fn what_is_lacking_is_looked_for_at_the_end_of_a_turn() {
+fn missing_blocks_are_searched_at_the_end_of_a_turn() {
     let (mut replica, id) = (open(), BlockId(Digest([5; 32])));
     for from in [1, 3] {
         let heights = Heights { executed: Height(1), kept: Height(1), stable: Height::ZERO };
         hear(&mut replica, from, HostMessage::Heights(heights));
         hear(&mut replica, from, HostMessage::Decided(Height(1), vec![id]));
     }
-    assert!(!replica.host.bodies.is_wanted(id));
+    assert!(!replica.services.bodies.is_wanted(id));
     replica.tick(Time(1));
-    assert!(replica.host.bodies.is_wanted(id));
+    assert!(replica.services.bodies.is_wanted(id));
 }
 
-/// What a replica lacks is on its way to it, after a link was down for a moment; only who opens asks at once.
+/// After a short interruption of a link, missing messages are on their way. Only a replica that opens asks at once.
 #[test]
-fn who_is_told_that_others_are_further_waits_a_while() {
+fn replica_behind_waits_before_it_asks() {
     let tell = |replica: &mut Replica, at, executed| {
         for from in [1, 3] {
             let heights = Heights { executed: Height(executed), kept: Height(1), stable: Height::ZERO };
@@ -181,14 +186,14 @@ fn who_is_told_that_others_are_further_waits_a_while() {
         said(&outputs(replica)).iter().any(asks)
     };
     let mut replica = open();
-    assert!(tell(&mut replica, 1, 4), "it opens: one alone was no reason to think that nobody is further");
+    assert!(tell(&mut replica, 1, 4), "it opens, and one peer alone proves nothing");
     let mut replica = open();
     assert!(!tell(&mut replica, 1, 0));
     assert!(!tell(&mut replica, 2, 4));
     replica.tick(Time(299_000_000));
     assert!(!tell(&mut replica, 299_000_000, 4));
     assert!(tell(&mut replica, 301_000_000, 4));
-    // Also the next time.
+    // The same holds the next time.
     let decided =
         HostMessage::Decided(Height(1), (1..=4).map(|height| BlockId::null(Height(height))).collect());
     for from in [1, 3] {
@@ -199,9 +204,9 @@ fn who_is_told_that_others_are_further_waits_a_while() {
     assert!(tell(&mut replica, 603_000_001, 5));
 }
 
-/// Answers to what was asked before a restart may come before anybody has said how far it is.
+/// Answers to questions before a restart may arrive before any peer has reported its heights.
 #[test]
-fn what_was_decided_before_its_holders_are_known_is_fetched() {
+fn decided_block_is_fetched_once_holders_become_known() {
     let mut replica = open();
     let id = BlockId(Digest([5; 32]));
     for from in [1, 3] {
@@ -220,9 +225,9 @@ fn what_was_decided_before_its_holders_are_known_is_fetched() {
     assert!(outputs(&mut replica).iter().any(is_ask));
 }
 
-/// As short a question is for ids, and its answer hundreds of them.
+/// A question for ids is as short, and its answer has hundreds of them.
 #[test]
-fn who_asks_for_too_many_ids_at_once_is_not_answered() {
+fn questions_for_ids_beyond_the_share_of_a_turn_are_refused() {
     let mut replica = open();
     let ids: Vec<BlockId> =
         (1..=DECIDED_PER_ANSWER_MAX as u64).map(|height| BlockId::null(Height(height))).collect();
@@ -244,10 +249,10 @@ fn who_asks_for_too_many_ids_at_once_is_not_answered() {
     let most = DECIDED_PER_TURN_MAX / DECIDED_PER_ANSWER_MAX;
     assert_eq!(ask(2, 1, most + 1_000), (most, 1_000));
     assert_eq!(ask(2, 3, most), (most, 0), "others are answered");
-    assert_eq!(ask(3, 1, 1), (1, 0), "and in the next turn it is as well");
+    assert_eq!(ask(3, 1, 1), (1, 0), "and in the next turn the first one too");
 }
 
-/// Heights that are told, of what is said to hosts.
+/// Returns the executed heights in reports to hosts.
 fn heights(outputs: &[Output]) -> Vec<u64> {
     let told = said(outputs).into_iter().filter_map(|(_, message)| match message {
         HostMessage::Heights(heights) => Some(heights.executed.0),
@@ -256,10 +261,10 @@ fn heights(outputs: &[Output]) -> Vec<u64> {
     told.collect()
 }
 
-/// What a power cut takes back must not have been executed, nor said to anybody: with it f liars would make f + 1. Nobody
-/// waits for an empty block, so no sync is asked for; it is executed after the next one.
+/// A decision that a power cut may erase must not be executed or reported: with it f liars would make f + 1. No client
+/// waits for an empty block, so it asks for no sync. It is executed after the next one.
 #[test]
-fn an_empty_block_is_executed_and_told_when_it_is_on_disk() {
+fn empty_block_is_executed_and_reported_when_durable() {
     const SECOND: u64 = 1_000_000_000;
     let ids: Vec<BlockId> = (1..=3).map(|height| BlockId::null(Height(height))).collect();
     let run = |replica: &mut Replica| {
@@ -284,7 +289,7 @@ fn an_empty_block_is_executed_and_told_when_it_is_on_disk() {
         };
         (blocks, out.iter().filter_map(mark).collect::<Vec<_>>())
     };
-    // What a peer that is behind hears, whatever it asks; and the log knows more than the disk.
+    // Returns the answers to a peer that is behind, for each of its questions. The log has more than is durable.
     let answers = |replica: &mut Replica, at| {
         let behind = Heights { executed: Height(0), kept: Height(1), stable: Height(0) };
         for message in [HostMessage::Heights(behind), HostMessage::AskDecided(Height(1))] {
@@ -305,7 +310,7 @@ fn an_empty_block_is_executed_and_told_when_it_is_on_disk() {
     };
 
     let mut replica = open();
-    assert_eq!(learn(&mut replica).0, [1, 2, 3], "its voters have it on disk");
+    assert_eq!(learn(&mut replica).0, [1, 2, 3], "its voters have durable votes");
     assert_eq!(answers(&mut replica, SECOND), (vec![3], [3, 3]));
 
     let mut replica = bounded();
@@ -316,18 +321,18 @@ fn an_empty_block_is_executed_and_told_when_it_is_on_disk() {
     assert_eq!(run(&mut replica).0, [1, 2]);
     assert_eq!(answers(&mut replica, 2 * SECOND), (vec![2], [2, 2]));
     replica.tick(Time(3 * SECOND));
-    assert_eq!(heights(&outputs(&mut replica)), [2], "all are told, and soon");
+    assert_eq!(heights(&outputs(&mut replica)), [2], "all peers receive it soon");
     replica.handle(Time(4 * SECOND), Input::Durable(marks[2]));
     assert_eq!(run(&mut replica).0, [3]);
     assert_eq!(answers(&mut replica, 4 * SECOND), (vec![3], [3, 3]));
 }
 
-/// A thousand of them are checked in one turn, and what a laggard lacks is looked for once in it.
+/// A thousand reports are checked in one turn, and one search for missing blocks follows.
 #[test]
-fn who_tells_its_heights_again_and_again_costs_little() {
+fn repeated_reports_of_heights_cost_one_search() {
     const MS: u64 = 1_000_000;
     let mut replica = open();
-    // Blocks that are decided and not here, and nobody is known who has them.
+    // These blocks are decided and missing, and no peer is known to have them.
     let ids: Vec<BlockId> = (1..=32).map(|height| BlockId(Digest([height; 32]))).collect();
     for from in [1, 3] {
         hear(&mut replica, from, HostMessage::Decided(Height(1), ids.clone()));
@@ -339,17 +344,17 @@ fn who_tells_its_heights_again_and_again_costs_little() {
     };
     let is_ask = |said: &(To, HostMessage)| matches!(said.1, HostMessage::AskBlock { .. });
     let asked = |replica: &mut Replica| said(&outputs(replica)).into_iter().filter(is_ask).count();
-    // It says that it has one more each time.
+    // The peer reports one more height each time.
     (1..=1_000).for_each(|height| tell(&mut replica, 1, height));
     assert_eq!(asked(&mut replica), 0);
     replica.tick(Time(MS));
     assert_eq!(asked(&mut replica), 32, "at the end of the turn");
 }
 
-/// A liar shows one header, and gives what it names as its parent, and the parent of that, and so on, as it is asked. It must
-/// come to an end, or memory does.
+/// A liar sends one header, then the parent that it names, and so on, as they are requested. The chain must end, or
+/// memory does.
 #[test]
-fn parents_lie_below_their_children() {
+fn parent_at_or_above_its_child_is_refused() {
     let mut replica = open();
     let on = |parent, height| Block {
         parent,
@@ -373,36 +378,36 @@ fn parents_lie_below_their_children() {
     };
     let want = |replica: &mut Replica, from, id| {
         let from = (ReplicaId(from), Haste::InTurn);
-        replica.host.bodies.want(Time(1), &replica.blocks, id, Height::ZERO, from);
+        replica.services.bodies.want(Time(1), &replica.blocks, id, Height::ZERO, from);
     };
-    // From the lowest up: each names the one before.
+    // The blocks, from the lowest up: each names the one before.
     let real = on(BlockId(Digest([9; 32])), 8);
     let as_high = on(real.id(), 10);
     let header = on(as_high.id(), 10);
     want(&mut replica, 1, header.id());
-    assert!(give(&mut replica, 1, &header), "it was wanted by its name, whatever its height");
-    assert!(!give(&mut replica, 1, &as_high), "no parent is as high as its child");
+    assert!(give(&mut replica, 1, &header), "a block wanted by the protocol may have any height");
+    assert!(!give(&mut replica, 1, &as_high), "no parent has its child's height");
     assert_eq!(refused(&mut replica), [(1, "block above the one that names it")]);
-    assert!(replica.host.bodies.is_wanted(as_high.id()));
+    assert!(replica.services.bodies.is_wanted(as_high.id()));
 
-    // A liar's child names a block that there is, and says that it is lower.
+    // A liar's child names a real block, and claims a lower height.
     let child = on(real.id(), 5);
     want(&mut replica, 1, child.id());
     assert!(give(&mut replica, 1, &child) && !give(&mut replica, 3, &real));
     assert_eq!(refused(&mut replica), [(3, "block above the one that names it")]);
     let asked = |replica: &mut Replica, id| {
-        let asks = replica.host.bodies.asks(Time(1), &replica.others).into_iter();
+        let asks = replica.services.bodies.take_due_asks(Time(1), &replica.peers.others).into_iter();
         asks.filter(|ask| ask.block == id).map(|ask| (ask.peer.0, ask.height.0)).collect::<Vec<_>>()
     };
     asked(&mut replica, real.id());
     let honest = on(real.id(), 9);
     want(&mut replica, 3, honest.id());
     assert!(give(&mut replica, 3, &honest));
-    assert_eq!(asked(&mut replica, real.id()), [(3, 8)], "it is asked for anew, and at once");
+    assert_eq!(asked(&mut replica, real.id()), [(3, 8)], "it is requested again at once");
     assert!(give(&mut replica, 3, &real), "an honest child names it as well");
     assert_eq!(refused(&mut replica), []);
 
-    // Or the protocol wants it.
+    // The protocol may want the block as well.
     let wanted = on(BlockId(Digest([8; 32])), 8);
     let child = on(wanted.id(), 5);
     want(&mut replica, 1, child.id());

@@ -1,220 +1,110 @@
 //! Byzantine hosts: replicas that break the rules without a line of any protocol.
 //!
-//! Each is made of what ships, held wrongly: two replicas under one key, a replica whose words are withheld from
-//! some or all, a replica whose disk forgets. What one does changes from *mood* to mood; the seed decides when and
-//! how. A *puppet* ([`crate::World::take_over`]) says what a test writes for it instead.
+//! A host consists of the parts that ship, used wrongly. Examples are two replicas under one key, a replica whose
+//! messages are withheld from some or all, and a replica whose disk forgets. Its behaviour changes from *mood* to
+//! mood; the seed decides when and how. A *controlled replica* ([`crate::World::take_control`]) sends what a test
+//! decides instead.
 
-mod lies;
+mod forgeries;
+mod sent_messages;
 
-pub(crate) use lies::{Means, Sent, seal};
+pub(crate) use forgeries::{Forged, LiarTools, seal};
 
+use crate::arrival::{Arrival, TwinHalf};
+use crate::byzantine_kind::Byzantine;
 use crate::frame::{BUNDLE, PAYLOAD};
-use crate::front::Places;
-use crate::seat::Arrival;
-use lies::{Said, What};
+use crate::places::Places;
 use quorate_consensus::{Attack, AttackEntry};
 use quorate_storage::MemDisk;
 use quorate_types::Kind;
 use quorate_types::rng::Rng;
+use sent_messages::{ForgeAbout, SentMessages};
 use std::fmt;
-use std::str::FromStr;
 
-/// A mood lasts at least so long …
+/// Shortest duration of a mood.
 const MOOD_NS_MIN: u64 = 100_000_000;
-/// … and so much longer in the mean.
+/// Mean duration of a mood beyond the shortest.
 const MOOD_NS_MEAN: u64 = 1_500_000_000;
-/// Frames that a flood consists of.
+/// Number of extra frames in a flood.
 const FLOOD_FRAMES: u64 = 240;
 
-/// The kind of what a replica tells a client, as hosts tell kinds apart.
+/// The kind of a reply to a client, for moods that distinguish kinds.
 pub(crate) const REPLY: Kind = Kind::new("reply");
 
-/// How a replica breaks the rules.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Byzantine {
-    /// Two replicas with one key and one id. Both hear everything; each speaks to a part of the others, or to all.
-    Twin,
-    /// Hears everything and says nothing, or nothing of some kinds of messages.
-    Mute,
-    /// Speaks to some and to nobody else.
-    Favourites,
-    /// Loses power and comes back with an older image of its disk: it has forgotten what it promised.
-    Rollback,
-    /// Says again what it said long ago.
-    Replay,
-    /// Says something else than its protocol does: well formed, a little different, and well signed.
-    Mutate,
-    /// Says everything just before others lose their patience.
-    Delay,
-    /// Tells those who lag what was never decided, and sends bodies that nobody asked for.
-    CatchUp,
-    /// Tells clients what is not so.
-    Clients,
-    /// Says everything many times, and frames that are larger than any may be.
-    Flood,
-    /// Attacks that the protocol's own folder knows.
-    Own,
-    /// Keeps the rules; when somebody leads, that one is corrupted and does one of the other things.
-    Adaptive,
-}
-
-impl Byzantine {
-    /// All of them: documentation, command line and random runs draw from this list.
-    pub const ALL: [Self; 12] = [
-        Self::Twin,
-        Self::Mute,
-        Self::Favourites,
-        Self::Rollback,
-        Self::Replay,
-        Self::Mutate,
-        Self::Delay,
-        Self::CatchUp,
-        Self::Clients,
-        Self::Flood,
-        Self::Own,
-        Self::Adaptive,
-    ];
-
-    /// What somebody may become who was honest until then.
-    pub(crate) const LATER: [Self; 9] = [
-        Self::Mute,
-        Self::Favourites,
-        Self::Rollback,
-        Self::Replay,
-        Self::Mutate,
-        Self::Delay,
-        Self::CatchUp,
-        Self::Flood,
-        Self::Own,
-    ];
-
-    /// Whether it changes what its replica says.
-    const fn twists(self) -> bool {
-        match self {
-            Self::Twin | Self::Mute | Self::Favourites | Self::Rollback | Self::Adaptive => false,
-            Self::Replay | Self::Mutate | Self::Delay => true,
-            Self::CatchUp | Self::Clients | Self::Flood | Self::Own => true,
-        }
-    }
-
-    /// As the command line and printed facts call it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Twin => "twin",
-            Self::Mute => "mute",
-            Self::Favourites => "favourites",
-            Self::Rollback => "rollback",
-            Self::Replay => "replay",
-            Self::Mutate => "mutate",
-            Self::Delay => "delay",
-            Self::CatchUp => "catch-up",
-            Self::Clients => "clients",
-            Self::Flood => "flood",
-            Self::Own => "own",
-            Self::Adaptive => "adaptive",
-        }
-    }
-}
-
-impl fmt::Display for Byzantine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Byzantine {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            let known: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
-            format!("no Byzantine host is named {text:?}; there are {}", known.join(", "))
-        })
-    }
-}
-
-/// Which of the replicas at one seat speaks: there are two at that of a twin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Voice {
-    First,
-    Second,
-}
-
-/// What a replica is in the world.
+/// The role of a replica in the world.
 #[derive(Debug, Default)]
 pub(crate) enum Role {
-    /// It keeps the rules, and the oracles hold it to them.
+    /// The replica keeps the rules, and the oracles judge it.
     #[default]
     Honest,
-    /// It breaks them.
-    Byzantine(Box<Conduct>),
-    /// Its replica hears and says nothing any more; what reaches it waits here for a test.
-    Puppet(Vec<Arrival>),
+    /// The replica breaks the rules.
+    Byzantine(Box<Behaviour>),
+    /// The replica neither receives nor sends by itself. Its input waits here for a test.
+    Controlled(Vec<Arrival>),
 }
 
 impl Role {
-    /// Whether what wants to leave does.
-    pub(crate) fn lets(&self, voice: Voice, kind: Kind, to: usize) -> bool {
+    /// Whether a message of this kind may leave for a place.
+    pub(crate) fn allows(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
         match self {
             Self::Honest => true,
-            Self::Byzantine(conduct) => conduct.mood.lets(voice, kind, to),
-            Self::Puppet(_) => false,
+            Self::Byzantine(behaviour) => behaviour.mood.allows(half, kind, to),
+            Self::Controlled(_) => false,
         }
     }
 }
 
-/// How a Byzantine replica goes about it.
-pub(crate) struct Conduct {
+/// The behaviour of a Byzantine replica.
+pub(crate) struct Behaviour {
     kind: Byzantine,
     rng: Rng,
     mood: Mood,
-    /// Its mood changes no more.
+    /// Whether the mood changes no more.
     is_steady: bool,
-    /// What its disk was like once.
+    /// An earlier image of the disk.
     image: Option<MemDisk>,
-    /// What it has said.
-    said: Said,
-    /// The protocol's own attacks, and the one that is under way.
+    /// Messages that the replica has sent.
+    sent: SentMessages,
+    /// Attacks that the protocol's folder defines, and the current one.
     attacks: &'static [AttackEntry],
     attack: Option<Box<dyn Attack>>,
 }
 
-impl fmt::Debug for Conduct {
+impl fmt::Debug for Behaviour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown())
     }
 }
 
-/// What it does for a while.
+/// A behaviour for a while.
 #[derive(Debug)]
 enum Mood {
-    /// What an honest replica would do.
+    /// The replica behaves like an honest one.
     Plain,
-    /// Each of two speaks to these; the second may read backwards what arrived together.
+    /// Each half of a twin sends to these places. The second half may process simultaneous arrivals in reverse order.
     Divided { first: Places, second: Places, backwards: bool },
-    /// The protocol of each of two speaks to these; what hosts say to each other passes.
+    /// The protocol of each half of a twin sends to these places. Messages between hosts pass to all.
     Torn { first: Places, second: Places },
-    /// Says nothing.
+    /// The replica sends nothing.
     Silent,
-    /// Says nothing of the kinds that the number picks.
+    /// The replica sends nothing of the kinds that the number selects.
     Reserved(u64),
-    /// Speaks to these.
+    /// The replica sends to these places only.
     Partial(Places),
-    /// Says again what it said before.
+    /// The replica resends earlier messages.
     Echo,
-    /// Lies about this, so many times in a million.
-    Twist { ppm: u32, what: What },
-    /// Says everything so much later.
+    /// The replica changes messages of this group, at a rate in millionths.
+    Twist { ppm: u32, what: ForgeAbout },
+    /// The replica sends everything later by this time.
     Late(u64),
-    /// Says everything many times, so many times in all.
+    /// The replica sends copies, up to this number in all.
     Flood { left: u64 },
-    /// An attack of the protocol's own, by its place in the list.
+    /// The replica runs an attack of the protocol's folder, by its index in the list.
     Attack(usize),
 }
 
 impl Mood {
-    fn lets(&self, voice: Voice, kind: Kind, to: usize) -> bool {
+    fn allows(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
         match self {
             Self::Plain
             | Self::Echo
@@ -223,13 +113,13 @@ impl Mood {
             | Self::Flood { .. }
             | Self::Attack(_) => true,
             Self::Silent => false,
-            Self::Divided { first, second, .. } => match voice {
-                Voice::First => first.contains(to),
-                Voice::Second => second.contains(to),
+            Self::Divided { first, second, .. } => match half {
+                TwinHalf::First => first.contains(to),
+                TwinHalf::Second => second.contains(to),
             },
             Self::Torn { first, second } => {
                 let is_host = kind.as_str().starts_with("host.") || [BUNDLE, PAYLOAD].contains(&kind);
-                is_host || if voice == Voice::First { first.contains(to) } else { second.contains(to) }
+                is_host || if half == TwinHalf::First { first.contains(to) } else { second.contains(to) }
             }
             Self::Reserved(number) => {
                 let (low, high) = kind.0.split_at(kind.0.len() / 2);
@@ -241,43 +131,43 @@ impl Mood {
     }
 }
 
-/// What a Byzantine replica does with its disk.
+/// An action of a Byzantine replica on its disk or connections.
 #[derive(Debug)]
-pub(crate) enum Deed {
-    /// Nothing.
+pub(crate) enum DiskAction {
+    /// No action.
     Nothing,
-    /// Remembers what is on it.
+    /// Remembers the current image of the disk.
     Remember,
-    /// Loses power and finds this on it.
+    /// Loses power and recovers with this image.
     Forget(Box<MemDisk>),
-    /// Writes to its connections what is no frame.
+    /// Writes bytes that are no frame to its connections.
     Garbage,
 }
 
-/// What a liar knows of the world when its mood changes.
+/// Facts about the world that a mood may depend on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Around {
-    /// How many places there are.
+pub(crate) struct LiarContext {
+    /// Number of places.
     pub(crate) places: usize,
-    /// How long somebody still waits before it loses its patience.
+    /// Remaining time of some honest replica's timer.
     pub(crate) patience_ns: u64,
 }
 
-impl Conduct {
+impl Behaviour {
     pub(crate) fn new(kind: Byzantine, rng: Rng, attacks: &'static [AttackEntry]) -> Self {
-        // Who has no attack of its own does what comes closest.
+        // A protocol without attacks gets the kind that comes closest.
         let kind = if kind == Byzantine::Own && attacks.is_empty() { Byzantine::Mutate } else { kind };
-        let (mood, said) = (Mood::Plain, Said::default());
-        Self { kind, rng, mood, is_steady: false, image: None, said, attacks, attack: None }
+        let (mood, sent) = (Mood::Plain, SentMessages::default());
+        Self { kind, rng, mood, is_steady: false, image: None, sent, attacks, attack: None }
     }
 
-    /// How long the present mood lasts, and how long an outage that belongs to it.
+    /// Returns the duration of the current mood, and of an outage that belongs to it.
     pub(crate) fn spans(&mut self) -> (u64, u64) {
         let mood = MOOD_NS_MIN.saturating_add(self.rng.exponential_ns(MOOD_NS_MEAN));
         (mood, self.rng.between(5_000_000, 800_000_000))
     }
 
-    /// The present mood, for traces.
+    /// Returns the current mood for the trace hash. The text is part of every seed's hash: it may not change.
     pub(crate) fn shown(&self) -> String {
         let image = if self.image.is_some() { ", remembers" } else { "" };
         let attack = match self.mood {
@@ -287,15 +177,15 @@ impl Conduct {
         format!("{}: {:?}{image} {attack}", self.kind, self.mood)
     }
 
-    /// The present mood, in words. `names` says who stands at some places.
-    pub(crate) fn told(&self, names: &dyn Fn(Places) -> String) -> String {
+    /// Returns the current mood in words. `names` formats places.
+    pub(crate) fn description(&self, names: &dyn Fn(Places) -> String) -> String {
         let mood = match &self.mood {
             Mood::Divided { first, second, backwards } => {
-                let order = if *backwards { ", the second reads backwards" } else { "" };
-                format!("one half speaks to {}, the other to {}{order}", names(*first), names(*second))
+                let order = if *backwards { ", the second reverses its input" } else { "" };
+                format!("one half sends to {}, the other to {}{order}", names(*first), names(*second))
             }
-            Mood::Reserved(_) => "says nothing of some kinds".to_owned(),
-            Mood::Partial(to) => format!("speaks to {} only", names(*to)),
+            Mood::Reserved(_) => "sends nothing of some kinds".to_owned(),
+            Mood::Partial(to) => format!("sends to {} only", names(*to)),
             other => format!("{other:?}").to_lowercase(),
         };
         let image = if self.image.is_some() { ", remembers an older disk" } else { "" };
@@ -306,12 +196,12 @@ impl Conduct {
         self.image = Some(image);
     }
 
-    /// Another mood.
-    pub(crate) fn change(&mut self, around: Around, blank: impl FnOnce() -> MemDisk) -> Deed {
+    /// Changes the mood.
+    pub(crate) fn change(&mut self, context: LiarContext, blank: impl FnOnce() -> MemDisk) -> DiskAction {
         if self.is_steady {
-            return Deed::Nothing;
+            return DiskAction::Nothing;
         }
-        let places = around.places;
+        let places = context.places;
         match self.kind {
             Byzantine::Twin => self.mood = self.divide(places),
             Byzantine::Mute => {
@@ -326,19 +216,19 @@ impl Conduct {
                 self.mood = Mood::Partial(Places::of(served));
             }
             Byzantine::Rollback => return self.forget(blank),
-            // What keeps the rules for ever would be no liar; now and then it does, and what it sent late comes.
+            // A host keeps the rules now and then, so that frames which it delayed can arrive.
             _ if self.rng.below(5) == 0 => self.mood = Mood::Plain,
             Byzantine::Replay => self.mood = Mood::Echo,
-            Byzantine::Mutate => self.mood = self.twist_about(What::Votes),
-            Byzantine::CatchUp => self.mood = self.twist_about(What::Tales),
-            Byzantine::Clients => self.mood = self.twist_about(What::Replies),
+            Byzantine::Mutate => self.mood = self.forge_about(ForgeAbout::Votes),
+            Byzantine::CatchUp => self.mood = self.forge_about(ForgeAbout::Tales),
+            Byzantine::Clients => self.mood = self.forge_about(ForgeAbout::Replies),
             Byzantine::Delay => {
                 let part = self.rng.between(500, 990);
-                self.mood = Mood::Late(around.patience_ns.saturating_mul(part) / 1_000);
+                self.mood = Mood::Late(context.patience_ns.saturating_mul(part) / 1_000);
             }
             Byzantine::Flood => {
                 self.mood = Mood::Flood { left: FLOOD_FRAMES };
-                return Deed::Garbage;
+                return DiskAction::Garbage;
             }
             Byzantine::Own => {
                 let at = self.rng.index(self.attacks.len());
@@ -347,14 +237,15 @@ impl Conduct {
             }
             Byzantine::Adaptive => {}
         }
-        Deed::Nothing
+        DiskAction::Nothing
     }
 
-    fn twist_about(&mut self, what: What) -> Mood {
+    fn forge_about(&mut self, what: ForgeAbout) -> Mood {
         Mood::Twist { ppm: u32::try_from(self.rng.between(20_000, 600_000)).unwrap_or(0), what }
     }
 
-    /// The protocol of each of two speaks to these, from now on; both hosts speak to all, so that neither falls behind.
+    /// Restricts the protocol of each half of a twin to these receivers for good. Both hosts send to all, so that
+    /// neither lags.
     pub(crate) fn divide_for_good(&mut self, first: Places, second: Places) {
         self.mood = Mood::Torn { first, second };
         self.is_steady = true;
@@ -376,29 +267,29 @@ impl Conduct {
         Mood::Divided { first, second, backwards: self.rng.chance(500_000) }
     }
 
-    fn forget(&mut self, blank: impl FnOnce() -> MemDisk) -> Deed {
+    fn forget(&mut self, blank: impl FnOnce() -> MemDisk) -> DiskAction {
         match (self.image.take(), self.rng.below(8)) {
-            (_, 0) => Deed::Forget(Box::new(blank())),
-            (Some(image), 1..5) => Deed::Forget(Box::new(image)),
+            (_, 0) => DiskAction::Forget(Box::new(blank())),
+            (Some(image), 1..5) => DiskAction::Forget(Box::new(image)),
             (Some(image), 5) => {
-                // It may come to this once more.
+                // The host may use the image once more.
                 self.image = Some(image.clone());
-                Deed::Forget(Box::new(image))
+                DiskAction::Forget(Box::new(image))
             }
-            (None, _) => Deed::Remember,
+            (None, _) => DiskAction::Remember,
             (kept, _) => {
                 self.image = kept;
-                Deed::Nothing
+                DiskAction::Nothing
             }
         }
     }
 
-    /// Whether it says nothing to anybody just now.
+    /// Whether the replica sends nothing to anybody now.
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.mood, Mood::Silent)
     }
 
-    /// Whether the second of two reads backwards what arrived together.
+    /// Whether the second half of a twin processes simultaneous arrivals in reverse order.
     pub(crate) fn reads_backwards(&self) -> bool {
         matches!(self.mood, Mood::Divided { backwards: true, .. })
     }
@@ -409,32 +300,32 @@ mod tests {
     use super::*;
 
     const PLACES: usize = 9;
-    const AROUND: Around = Around { places: PLACES, patience_ns: 1_000 };
+    const CONTEXT: LiarContext = LiarContext { places: PLACES, patience_ns: 1_000 };
 
     fn disk() -> MemDisk {
         MemDisk::new(4_096, 512)
     }
 
-    /// What moods of a host let through, over many of them.
+    /// Returns the permissions of a host's moods, over many of them.
     fn moods(kind: Byzantine) -> Vec<Vec<bool>> {
-        let mut conduct = Conduct::new(kind, Rng::new(5), &[]);
+        let mut behaviour = Behaviour::new(kind, Rng::new(5), &[]);
         let kinds = ["vote", "proposal", "bundle", "reply"].map(Kind::new);
         let mut all = Vec::new();
         for _ in 0..400 {
-            conduct.change(AROUND, disk);
-            let mut lets = Vec::new();
-            for voice in [Voice::First, Voice::Second] {
+            behaviour.change(CONTEXT, disk);
+            let mut allowed = Vec::new();
+            for half in [TwinHalf::First, TwinHalf::Second] {
                 for kind in kinds {
-                    lets.extend((0..PLACES).map(|to| conduct.mood.lets(voice, kind, to)));
+                    allowed.extend((0..PLACES).map(|to| behaviour.mood.allows(half, kind, to)));
                 }
             }
-            all.push(lets);
+            all.push(allowed);
         }
         all
     }
 
     #[test]
-    fn names_are_read_as_they_are_shown() {
+    fn displayed_names_parse() {
         for kind in Byzantine::ALL {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
@@ -442,53 +333,53 @@ mod tests {
     }
 
     #[test]
-    fn a_mute_host_withholds_kinds_from_everybody() {
+    fn mute_host_withholds_kinds_from_all_replicas() {
         let moods = moods(Byzantine::Mute);
-        for lets in &moods {
-            assert!(lets.chunks(PLACES).all(|places| places.iter().all(|let_| *let_ == places[0])));
+        for allowed in &moods {
+            assert!(allowed.chunks(PLACES).all(|places| places.iter().all(|let_| *let_ == places[0])));
         }
-        let silent = moods.iter().filter(|lets| lets.iter().all(|let_| !let_)).count();
+        let silent = moods.iter().filter(|allowed| allowed.iter().all(|let_| !let_)).count();
         assert!((60..260).contains(&silent), "{silent}");
     }
 
     #[test]
-    fn favourites_hear_everything_and_others_nothing() {
+    fn favourites_receive_everything_and_others_nothing() {
         let moods = moods(Byzantine::Favourites);
-        for lets in &moods {
-            assert!(lets.chunks(PLACES).all(|places| places == &lets[..PLACES]));
+        for allowed in &moods {
+            assert!(allowed.chunks(PLACES).all(|places| places == &allowed[..PLACES]));
         }
-        assert!(moods.iter().any(|lets| lets.contains(&true) && lets.contains(&false)));
+        assert!(moods.iter().any(|allowed| allowed.contains(&true) && allowed.contains(&false)));
     }
 
     #[test]
-    fn between_them_twins_speak_to_everybody() {
+    fn twins_together_send_to_all_replicas() {
         let moods = moods(Byzantine::Twin);
-        for lets in &moods {
-            let (first, second) = lets.split_at(lets.len() / 2);
+        for allowed in &moods {
+            let (first, second) = allowed.split_at(allowed.len() / 2);
             assert!(first.iter().zip(second).all(|(first, second)| *first || *second));
         }
-        let split = moods.iter().filter(|lets| lets.contains(&false)).count();
+        let split = moods.iter().filter(|allowed| allowed.contains(&false)).count();
         assert!(split > 250, "{split}");
     }
 
     #[test]
-    fn a_disk_is_remembered_before_it_comes_back() {
-        let mut conduct = Conduct::new(Byzantine::Rollback, Rng::new(6), &[]);
+    fn disk_image_is_remembered_before_it_is_restored() {
+        let mut behaviour = Behaviour::new(Byzantine::Rollback, Rng::new(6), &[]);
         let (mut remembered, mut old, mut blank) = (0, 0, 0);
         for _ in 0..800 {
-            let had = conduct.image.is_some();
-            match conduct.change(AROUND, || MemDisk::new(512, 512)) {
-                Deed::Nothing => assert!(had),
-                Deed::Remember => {
+            let had = behaviour.image.is_some();
+            match behaviour.change(CONTEXT, || MemDisk::new(512, 512)) {
+                DiskAction::Nothing => assert!(had),
+                DiskAction::Remember => {
                     assert!(!had);
                     remembered += 1;
-                    conduct.remember(disk());
+                    behaviour.remember(disk());
                 }
-                Deed::Forget(image) => {
+                DiskAction::Forget(image) => {
                     use quorate_storage::Disk as _;
                     if image.segment_bytes() == 512 { blank += 1 } else { old += 1 }
                 }
-                Deed::Garbage => panic!("its disk is all that it breaks"),
+                DiskAction::Garbage => panic!("its disk is all that it breaks"),
             }
         }
         assert!(remembered > 100 && old > 100 && blank > 50, "{remembered} {old} {blank}");

@@ -1,9 +1,11 @@
-//! The good case of a protocol in which one block is carried on by the next: counted while there is always something to
-//! decide, block by block.
+//! The good case of a protocol in which each block carries the certificate of the one before it. Blocks are counted
+//! one by one while there is always something to decide.
 
-use super::{
-    Bench, INTERVALS, Line, Measured, NotMeasured, Span, UNIT_NS, each_and_all, size, strangers, whole,
+use super::metered::{
+    CHECKPOINT, CHECKPOINTS, Elapsed, INTERVALS, MeteredWorld, SentCounts, UNIT_NS, each_and_all, size,
+    unstated_kinds, whole,
 };
+use super::report::{FigureLine, Measured, NotMeasured};
 use crate::client::Workload;
 use crate::frame::{Frame, Verdict};
 use crate::{ms, secs};
@@ -13,32 +15,32 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Blocks at the beginning that are not counted.
+/// Number of first blocks that are not counted.
 const BEFORE: u64 = 8;
-/// Requests that are on their way all the time.
+/// Number of requests in flight at all times.
 const OUTSTANDING: usize = 6;
 
-/// What was sent about each block.
+/// Messages about each block.
 #[derive(Default)]
-struct Blocks {
-    /// The height that was proposed in each view.
+struct BlockCounts {
+    /// Proposed height by view.
     heights: BTreeMap<View, Height>,
-    /// When each height was proposed.
+    /// Time of proposal by height.
     proposed: BTreeMap<Height, Time>,
-    /// Messages of each kind in each view.
+    /// Number of messages by kind and view.
     sent: BTreeMap<(Kind, View), u64>,
-    /// Words about the state after each height.
+    /// Number of CHECKPOINT messages by height.
     checkpoints: BTreeMap<Height, u64>,
 }
 
-impl Blocks {
+impl BlockCounts {
     fn note(&mut self, now: Time, frame: &Frame, proposal: Option<Kind>) {
         let content = &frame.content;
         if Some(content.kind) == proposal {
             self.heights.insert(content.view, content.height);
             self.proposed.entry(content.height).or_insert(now);
         }
-        if content.kind == super::CHECKPOINT {
+        if content.kind == CHECKPOINT {
             let sent = self.checkpoints.entry(content.height).or_default();
             *sent = sent.saturating_add(1);
         }
@@ -53,63 +55,64 @@ impl Blocks {
     }
 }
 
-/// Messages for each block, delays from its proposal to its execution at every replica; then those of one request that
-/// comes while all is quiet.
-pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<Line>, NotMeasured> {
-    let mut bench = Bench::new(entry, n, UNIT_NS, 0)?;
+/// Counts messages for each block, and delays from its proposal to its execution at every replica. Then measures one
+/// request that arrives while the cluster is idle.
+pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<FigureLine>, NotMeasured> {
+    let mut metered = MeteredWorld::new(entry, n, UNIT_NS, 0)?;
     let proposal = figures.block.first().map(|count| count.kind);
-    let id = bench.ask();
-    let mut reply = Span::default();
-    reply.add(bench.run_until_answered(id)?, bench.delta_ns);
-    bench.rest()?;
-    let (blocks, tally) = (Rc::new(RefCell::new(Blocks::default())), Rc::clone(&bench.tally));
+    let id = metered.ask();
+    let mut reply = Elapsed::default();
+    reply.add(metered.run_until_answered(id)?, metered.delta_ns);
+    metered.rest()?;
+    let (blocks, sent_counts) =
+        (Rc::new(RefCell::new(BlockCounts::default())), Rc::clone(&metered.sent_counts));
     let seen = Rc::clone(&blocks);
-    bench.world.hook(move |now, frame| {
-        tally.borrow_mut().note(now, frame);
+    metered.world.hook(move |now, frame| {
+        sent_counts.borrow_mut().note(now, frame);
         seen.borrow_mut().note(now, frame, proposal);
         Verdict::Pass
     });
-    bench.world.load_all(Workload {
+    metered.world.load_all(Workload {
         operations: u32::MAX,
         pause_ns: UNIT_NS / 2,
         together_max: 1,
         outstanding_max: OUTSTANDING,
         keys: 1,
     });
-    let interval = bench.world.settings().checkpoint_every;
-    let from = Height(bench.world.height().plus(BEFORE).0.next_multiple_of(interval));
-    bench.run_until_executed(from)?;
+    let interval = metered.world.settings().checkpoint_every;
+    let from = Height(metered.world.height().plus(BEFORE).0.next_multiple_of(interval));
+    metered.run_until_executed(from)?;
     let to = from.plus(INTERVALS.saturating_mul(interval));
-    let (mut at, mut commits) = (from, Span::default());
+    let (mut at, mut commits) = (from, Elapsed::default());
     while at < to {
         at = at.next();
-        bench.run_until_executed(at)?;
+        metered.run_until_executed(at)?;
         let proposed = blocks.borrow().proposed.get(&at).copied().unwrap_or_default();
-        commits.add(whole(bench.world.now().since(proposed)), bench.delta_ns);
+        commits.add(whole(metered.world.now().since(proposed)), metered.delta_ns);
     }
-    // Its last votes are on their way.
-    bench.world.run_for(ms(10))?;
+    // The block's last votes are in flight.
+    metered.world.run_for(ms(10))?;
     let blocks_sent = blocks.borrow();
     let checkpoints = blocks_sent.checkpoints.range(from.next()..=to);
     let checkpoints = checkpoints.fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
-    let mut tally = bench.tally.replace(super::Tally::default());
+    let mut sent_counts = metered.sent_counts.replace(SentCounts::default());
     for count in figures.block {
-        tally.sent.insert(count.kind, blocks_sent.sent(count.kind, from, to));
+        sent_counts.sent.insert(count.kind, blocks_sent.sent(count.kind, from, to));
     }
-    let mut lines = each_and_all(figures.block, n, &tally, to.since(from), "for a block");
-    let what = format!("`{}` for a checkpoint", super::CHECKPOINT);
+    let mut lines = each_and_all(figures.block, n, &sent_counts, to.since(from), "for a block");
+    let what = format!("`{}` for a checkpoint", CHECKPOINT);
     let measured = Measured { total: checkpoints, of: INTERVALS };
-    lines.push(Line::new(what, super::CHECKPOINTS.text, (super::CHECKPOINTS.of)(size(n)), measured));
-    let (deltas, delta) = (figures.commit_deltas, bench.delta_ns);
+    lines.push(FigureLine::new(what, CHECKPOINTS.text, (CHECKPOINTS.of)(size(n)), measured));
+    let (deltas, delta) = (figures.commit_deltas, metered.delta_ns);
     let commit = (figures.commit_delays, deltas);
     lines.extend(commits.lines("from proposal to execution", to.since(from), commit, delta));
     lines.extend(reply.lines("from request to reply", 1, (figures.reply_delays, deltas), delta));
-    lines.extend(strangers(figures, &[], &tally));
+    lines.extend(unstated_kinds(figures, &[], &sent_counts));
     Ok(lines)
 }
 
-impl Bench {
-    /// Until every replica has executed a height.
+impl MeteredWorld {
+    /// Runs until every replica has executed a height.
     fn run_until_executed(&mut self, height: Height) -> Result<(), NotMeasured> {
         let lacks = |world: &crate::World| world.replicas().any(|id| world.executed(id) < height);
         Ok(self.world.run_while("every replica has executed a height", secs(60), lacks)?)

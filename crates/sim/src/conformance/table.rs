@@ -1,13 +1,14 @@
-//! What was measured, as a table that people read as it is and programs show as Markdown.
+//! Measured figures as a Markdown table that people can read as it is.
 
-use super::{Line, Report};
+use super::report::{FigureLine, FiguresReport};
 use std::fmt::Write as _;
 
-/// One protocol at several sizes: a line for each figure, and the remarks. What is not as stated says so.
+/// Formats one protocol at several sizes: a line for each figure, and the remarks. A figure that is not as stated is
+/// marked.
 #[must_use]
-pub fn markdown(reports: &[Report]) -> String {
+pub fn markdown(reports: &[FiguresReport]) -> String {
     let mut rows: Vec<Vec<String>> = vec![vec!["figure".to_owned(), "formula".to_owned()]];
-    // A figure may be missing at some sizes: one that nobody stated, and only some sizes have.
+    // Some sizes may lack a figure: a kind that no figure covers may occur at some sizes only.
     let mut names: Vec<(&str, &str)> = Vec::new();
     for line in reports.iter().flat_map(|report| &report.lines) {
         if !names.iter().any(|(what, _)| *what == line.what) {
@@ -46,14 +47,14 @@ pub fn markdown(reports: &[Report]) -> String {
     text
 }
 
-fn cell(line: &Line) -> String {
+fn cell(line: &FigureLine) -> String {
     if line.agrees() {
         return line.measured.to_string();
     }
     format!("{}, not {}", line.measured, line.stated)
 }
 
-/// Of each column.
+/// Returns the width of each column.
 fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
     (0..columns)
@@ -69,13 +70,14 @@ mod tests {
     use crate::conformance::Measured;
     use quorate_types::ProtocolId;
 
-    fn line(what: &str, formula: &str, stated: u64, total: u64, of: u64) -> Line {
-        Line::new(what, formula, stated, Measured { total, of })
+    fn line(what: &str, formula: &str, stated: u64, total: u64, of: u64) -> FigureLine {
+        FigureLine::new(what, formula, stated, Measured { total, of })
     }
 
     #[test]
-    fn what_is_not_as_stated_says_so() {
-        let report = |n, lines| Report { protocol: ProtocolId::new("x"), n, lines, remarks: &["Mind this."] };
+    fn figures_that_differ_are_marked() {
+        let report =
+            |n, lines| FiguresReport { protocol: ProtocolId::new("x"), n, lines, remarks: &["Mind this."] };
         let reports = [
             report(4, vec![line("votes", "n - 1", 3, 30, 10), line("delays", "2", 2, 5, 2)]),
             report(7, vec![line("votes", "n - 1", 6, 50, 10), line("`x`", "", 0, 3, 1)]),

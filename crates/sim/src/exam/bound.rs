@@ -1,32 +1,32 @@
-//! Papers that are other ones for synchronous protocols: for whom a replica that is cut off is one of the f from then on,
-//! and for whom nothing is promised beyond Δ unless the guard is on and everything is late.
+//! Scenarios that differ for synchronous protocols. A replica that is cut off counts among the f from then on. Beyond
+//! Δ nothing is promised, unless the guard is on and every message is late.
 
-use super::{Short, some_of};
+use super::short_run::{ShortRun, some_of};
 use crate::fault::Fault;
-use crate::front::{Change, Front, Places};
+use crate::network_fault::{Change, NetworkFault};
+use crate::places::Places;
 use crate::report::Report;
-use crate::seed::synchrony::is_synchronous;
-use crate::settings::BadSettings;
+use crate::settings::{BadSettings, is_synchronous};
 use crate::trace::Trace;
 use crate::world::World;
 use crate::{ms, secs};
 use quorate_consensus::Entry;
 use quorate_types::{ReplicaId, Time};
 
-/// After a doubt a replica commits by no timer for 16 Δ; a few more until it is as it was.
+/// Δ until a replica has recovered after a doubt. For 16 of them it commits by no timer.
 const CALM_DELTAS: u64 = 20;
 
-/// So long; for a synchronous protocol at least so many Δ.
+/// Returns this time; for a synchronous protocol at least this many Δ.
 pub(super) fn at_least(world: &World, span_ns: u64, deltas: u64) -> u64 {
-    let least = world.settings().delta_ns.saturating_mul(deltas);
+    let least = world.settings().parameters.delta_ns.saturating_mul(deltas);
     if is_synchronous(&world.settings().entry) { span_ns.max(least) } else { span_ns }
 }
 
-/// One replica is cut off again and again. Without the guard it is always the same, and nothing is promised to it.
+/// Cuts one replica off several times. Without the guard the replica is always the same and is exempt from judgement.
 pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
-        let guarded = world.settings().guarded;
+        let guarded = world.settings().parameters.guarded;
         let mut victims: Vec<ReplicaId> = some_of(world, rng, 1);
         for _ in 0..3 {
             if guarded {
@@ -39,24 +39,25 @@ pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Resul
                 false => Change::Cut,
             };
             if !guarded {
-                victims.iter().for_each(|id| world.leave_adrift(*id));
+                victims.iter().for_each(|id| world.exempt(*id));
             }
             let fault = Some(Fault::Isolation);
-            let cut = world.front(Front { from: place, to: place.others(), both_ways, change, fault });
+            let cut =
+                world.begin_fault(NetworkFault { from: place, to: place.others(), both_ways, change, fault });
             world.run_for(span_ns)?;
-            world.pass(cut);
-            let calm_ns = world.settings().delta_ns.saturating_mul(CALM_DELTAS);
+            world.end_fault(cut);
+            let calm_ns = world.settings().parameters.delta_ns.saturating_mul(CALM_DELTAS);
             world.run_for(rng.between(ms(1), ms(500)).saturating_add(calm_ns))?;
         }
         world.run_until(Time(secs(12)).max(world.now()))
     }))
 }
 
-/// With the guard on: from one moment to another all that anybody says, or one replica, takes longer than Δ.
+/// Makes every message, or every message of one replica, later than Δ for a while. The guard is on.
 pub(super) fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |settings, _| settings.guarded = true)?;
+    let short = ShortRun::new((entry, n, seed), trace, |settings, _| settings.parameters.guarded = true)?;
     Ok(short.run(|world, rng| {
-        let delta_ns = world.settings().delta_ns;
+        let delta_ns = world.settings().parameters.delta_ns;
         let mut longest_ns = 0;
         for _ in 0..4 {
             let by_ns = rng.between(delta_ns.saturating_add(1), delta_ns.saturating_mul(10));
@@ -64,12 +65,13 @@ pub(super) fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> 
             let change = Change::Late { by_ns, until: Time::ZERO };
             let from = if rng.chance(750_000) { Places::ALL } else { Places::one(rng.index(n)) };
             let fault = Some(Fault::BeyondDelta);
-            let late = world.front(Front { from, to: Places::ALL, both_ways: false, change, fault });
+            let late =
+                world.begin_fault(NetworkFault { from, to: Places::ALL, both_ways: false, change, fault });
             world.run_for(rng.between(delta_ns, secs(3)))?;
-            world.pass(late);
+            world.end_fault(late);
             world.run_for(rng.between(ms(1), ms(500)))?;
         }
-        // What was said while it was so is still on its way, and nothing overtakes it.
+        // Late messages are still in flight, and no message overtakes them.
         world.run_for(longest_ns)
     }))
 }

@@ -1,222 +1,73 @@
 //! The museum: published failures, each as a small broken variant that the exam has to catch.
 //!
-//! Here are those that no protocol is needed for: what is broken is a disk, a restart, a service, a client. Variants of
-//! protocols stand with the protocols, made with `quorate_consensus::flawed::Flawed`; both are [`Exhibit`]s.
+//! The exhibits here need no particular protocol: a disk, a restart, a service or a client is broken. Variants of
+//! protocols are tests of the protocols, made with `quorate_consensus::flawed::Flawed`. Both are [`Exhibit`]s.
 
-mod teeth;
+mod exhibit;
+mod oracle_mutations;
+mod runs;
 
-pub use teeth::TEETH;
+pub use exhibit::{Caught, Exhibit};
+pub use oracle_mutations::ORACLE_MUTATIONS;
 
-use crate::disk::Lie;
-use crate::exam::Short;
-use crate::fault::Fault;
-use crate::oracles::{Failure, Oracle};
-use crate::report::Report;
-use crate::settings::BadSettings;
-use crate::trace::Trace;
-use crate::witness::Perjury;
-use crate::world::{Plan, Survives, World};
-use crate::{Byzantine, ms, secs};
-use quorate_consensus::Entry;
-use quorate_types::ReplicaId;
-use quorate_types::rng::Rng;
+use crate::oracles::Oracle;
 
-/// A published failure and a variant that has it.
-#[derive(Clone, Copy, Debug)]
-pub struct Exhibit {
-    /// Its number in the catalogue.
-    pub id: &'static str,
-    /// What went wrong, where it was published.
-    pub failure: &'static str,
-    /// What is broken here.
-    pub variant: &'static str,
-    /// Any of these oracles has caught it.
-    pub caught_by: &'static [Oracle],
-    /// Seeds within which it must be caught.
-    pub within: u64,
-    /// A run of the variant.
-    pub run: fn(&Entry, u64) -> Result<Report, BadSettings>,
-}
-
-/// What became of an exhibit.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Caught {
-    /// Runs until it was caught, that one included.
-    pub seeds: u64,
-    /// What was found.
-    pub failure: Failure,
-}
-
-impl Exhibit {
-    /// Runs it, seed after seed, until it is caught.
-    ///
-    /// # Errors
-    /// When the protocol does not suit.
-    pub fn catch(&self, entry: &Entry) -> Result<Option<Caught>, BadSettings> {
-        for seed in 0..self.within {
-            let failure = (self.run)(entry, seed)?.failure;
-            if let Some(failure) = failure.filter(|failure| self.caught_by.contains(&failure.oracle)) {
-                return Ok(Some(Caught { seeds: seed.saturating_add(1), failure }));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Those that no protocol is needed for.
+/// Exhibits that need no particular protocol.
 pub const EXHIBITS: &[Exhibit] = &[
     Exhibit {
         id: "M15",
-        failure: "a vote leaves before it is on disk; after a restart another one is cast",
-        variant: "syncs are reported and not done; machines lose power",
+        failure: "a vote leaves before it is on disk; after a restart the replica votes differently",
+        variant: "disks report syncs without doing them; machines lose power",
         caught_by: &[Oracle::Held],
         within: 20,
-        run: votes_leave_early,
+        run: runs::votes_leave_early,
     },
     Exhibit {
         id: "M15b",
-        failure: "the same, noticed by its consequence",
-        variant: "as above, with a blind eye for what leaves early: two votes for one slot",
+        failure: "the same, caught by its consequence",
+        variant: "as above, without the oracle for early departure: two votes for one slot",
         caught_by: &[Oracle::SameSlot],
         within: 200,
-        run: votes_are_forgotten,
+        run: runs::votes_are_forgotten,
     },
     Exhibit {
         id: "M16",
         failure: "the service is ahead of the log when it is opened again",
-        variant: "what is executed first after a restart is applied twice",
+        variant: "the first operation after a restart is applied twice",
         caught_by: &[Oracle::ExactlyOnce],
         within: 50,
-        run: service_is_ahead,
+        run: runs::service_is_ahead,
     },
     Exhibit {
         id: "M17",
-        failure: "a torn tail is taken for damage, and a replica that lost power never comes back",
+        failure: "a torn tail is taken for damage, and a replica never recovers from a power cut",
         variant: "a log that ends in the middle of a write is refused",
         caught_by: &[Oracle::Stopped],
         within: 100,
-        run: tail_is_damage,
+        run: runs::tail_is_damage,
     },
     Exhibit {
         id: "M17b",
         failure: "damage in the middle is taken for the end of the log",
-        variant: "a log that is damaged is cut off there, without a word",
+        variant: "a damaged log is silently cut at the damage",
         caught_by: &[Oracle::SameSlot, Oracle::Agreement, Oracle::Links, Oracle::Held],
         within: 200,
-        run: damage_is_tail,
+        run: runs::damage_is_tail,
     },
     Exhibit {
         id: "M26",
-        failure: "the guard against signing twice looks one entry short",
-        variant: "the newest entries of the guard are not there after a restart, and whatever was synced with them",
+        failure: "the guard against equivocation lacks its newest entry",
+        variant: "the guard's newest entries, and everything synced with them, are lost at a restart",
         caught_by: &[Oracle::SameSlot, Oracle::Agreement, Oracle::Durability],
         within: 500,
-        run: guard_is_one_short,
+        run: runs::guard_is_one_short,
     },
     Exhibit {
         id: "M29",
         failure: "two replies of one replica count as two",
-        variant: "clients take whatever one replica says for the word of two; one replica lies to them",
+        variant: "clients count each reply twice; one replica sends false replies",
         caught_by: &[Oracle::Results, Oracle::Linearizable, Oracle::Durability],
         within: 50,
-        run: replies_count_twice,
+        run: runs::replies_count_twice,
     },
 ];
-
-fn short(entry: &Entry, seed: u64) -> Result<Short, BadSettings> {
-    Short::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
-        settings.weather.loss_ppm = 5_000;
-    })
-}
-
-/// One machine after the other loses power in the middle of its work and comes back.
-fn power_cuts(world: &mut World, rng: &mut Rng, survives: Survives) -> Result<(), Failure> {
-    let first = u64::from(!world.settings().entry.spec.replaces_leader);
-    for _ in 0..8 {
-        let n = u64::try_from(world.settings().n).unwrap_or(1);
-        let id = ReplicaId(u16::try_from(rng.between(first, n.saturating_sub(1))).unwrap_or(0));
-        world.plan(world.now(), Plan::CrashAtStep(id, rng.between(1, 60), survives));
-        world.run_for(rng.between(ms(50), ms(600)))?;
-        world.disarm();
-        world.plan(world.now(), Plan::Start(id));
-        world.run_for(ms(40))?;
-    }
-    Ok(())
-}
-
-fn with_lie(entry: &Entry, seed: u64, lie: Lie, blind: &[Oracle]) -> Result<Report, BadSettings> {
-    let mut short = short(entry, seed)?;
-    let world = short.world();
-    blind.iter().for_each(|oracle| world.tolerate(*oracle));
-    for id in world.replicas() {
-        world.sabotage_disk(id, lie);
-    }
-    // Disks lie from the next start on.
-    Ok(short.run(|world, rng| {
-        for id in world.replicas() {
-            world.plan(world.now(), Plan::Crash(id, Survives::Everything));
-            world.plan(world.now().plus(ms(5)), Plan::Start(id));
-            world.run_for(ms(30))?;
-        }
-        let survives = if lie == Lie::TailIsDamage { Survives::Some } else { Survives::Nothing };
-        power_cuts(world, rng, survives)
-    }))
-}
-
-fn votes_leave_early(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::Sync, &[])
-}
-
-fn votes_are_forgotten(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::Sync, &[Oracle::Held, Oracle::Links])
-}
-
-fn tail_is_damage(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::TailIsDamage, &[])
-}
-
-fn guard_is_one_short(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::LosesLast, &[Oracle::Links, Oracle::Held])
-}
-
-fn damage_is_tail(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = short(entry, seed)?;
-    let world = short.world();
-    for id in world.replicas() {
-        world.sabotage_disk(id, Lie::DamageIsTail);
-    }
-    Ok(short.run(|world, rng| {
-        for id in world.replicas() {
-            world.plan(world.now(), Plan::Crash(id, Survives::Everything));
-            world.plan(world.now().plus(ms(5)), Plan::Start(id));
-            world.run_for(ms(30))?;
-        }
-        for _ in 0..4 {
-            world.run_for(rng.between(ms(50), ms(500)))?;
-            let id = ReplicaId(u16::try_from(rng.index(world.settings().n)).unwrap_or(0));
-            world.plan(world.now(), Plan::Crash(id, Survives::Everything));
-            world.plan(world.now().plus(1), Plan::Damage(id, Fault::RotInLog));
-            world.plan(world.now().plus(ms(2)), Plan::Start(id));
-        }
-        world.run_for(ms(500))
-    }))
-}
-
-fn service_is_ahead(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = short(entry, seed)?;
-    let world = short.world();
-    for id in world.replicas() {
-        world.sabotage_service(id, Perjury::AgainAfterRestart);
-    }
-    Ok(short.run(|world, rng| power_cuts(world, rng, Survives::Nothing)))
-}
-
-fn replies_count_twice(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let n = crate::smallest(entry, 1);
-    let last = ReplicaId(u16::try_from(n.saturating_sub(1)).unwrap_or(0));
-    let mut short = Short::new((entry, n, seed), Trace::default(), |settings, _| {
-        settings.byzantine.insert(last, Byzantine::Clients);
-    })?;
-    short.world().sabotage_clients();
-    Ok(short.run(|world, _| world.run_for(secs(8))))
-}

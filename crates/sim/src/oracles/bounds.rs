@@ -1,27 +1,27 @@
-//! Bounds: what a replica holds stays in proportion to its window, however long it runs.
+//! Bounds: a replica's memory stays in proportion to its window, however long it runs.
 
-use super::{Oracle, Verdict};
-use quorate_replica::ReplicaStatus;
+use super::finding::{Judged, Oracle};
+use quorate_replica::{OutboxSize, ReplicaStatus};
 use quorate_types::limits::{POOL_BUNDLES_MAX, POOL_BYTES_MAX};
 
-/// Entries of the guard, records, and blocks for each height of the window at most: a protocol has a few kinds of
+/// Largest number of guard entries, records and blocks for each height of the window. A protocol has a few kinds of
 /// statements, and a few views may be alive at once.
 const PER_HEIGHT_MAX: u64 = 16;
-/// What may be there however small the window is.
+/// Largest number of entries that any window allows.
 const BASE_MAX: u64 = 64;
 
-/// Looks at one replica, whose window has so many heights.
-pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
+/// Checks one replica with this window.
+pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Judged {
     let most = window.saturating_mul(PER_HEIGHT_MAX).saturating_add(BASE_MAX);
-    let (guard, records, held) = status.outbox;
+    let OutboxSize { guard_entries: guard, records, held } = status.outbox;
     let counts = [("guard", guard), ("records", records), ("held", held), ("blocks", status.blocks)];
     for (name, count) in counts {
         if u64::try_from(count).is_ok_and(|count| count > most) {
-            let what = format!("replica {} holds {count} {name}, at most {most} make sense", status.id);
+            let what = format!("replica {} holds {count} {name}; its window allows {most}", status.id);
             return Err((Oracle::Bounds, what));
         }
     }
-    // What a protocol has to take is twice what clients may give.
+    // A protocol may have to accept twice what clients may send.
     let pool = status.pool;
     let bundles = pool.bundles.saturating_add(pool.idle_bundles);
     let bytes = pool.bytes.saturating_add(pool.idle_bytes);
@@ -29,10 +29,10 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
         let what = format!("replica {} has {bundles} bundles of {bytes} bytes in its pool", status.id);
         return Err((Oracle::Bounds, what));
     }
-    if status.contradictions > 0 {
+    if status.alarms.contradictions > 0 {
         let what = format!(
-            "the protocol of replica {} wanted to contradict itself {} times",
-            status.id, status.contradictions
+            "the protocol of replica {} tried to equivocate {} times",
+            status.id, status.alarms.contradictions
         );
         return Err((Oracle::SameSlot, what));
     }
@@ -42,14 +42,14 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate_replica::{PoolSize, State};
+    use quorate_replica::{AlarmStatus, PoolSize, ReplicaState};
     use quorate_types::{Height, Incarnation, ReplicaId, View};
 
     fn status(outbox: (usize, usize, usize), blocks: usize, contradictions: u64) -> ReplicaStatus {
         ReplicaStatus {
             id: ReplicaId(0),
             incarnation: Incarnation::ZERO,
-            state: State::Current,
+            state: ReplicaState::Current,
             view: View::ZERO,
             leader: ReplicaId(0),
             normal: true,
@@ -60,19 +60,16 @@ mod tests {
             stable: Height::ZERO,
             kept: Height::ZERO,
             pool: PoolSize::default(),
-            outbox,
+            outbox: OutboxSize { guard_entries: outbox.0, records: outbox.1, held: outbox.2 },
             blocks,
             timers: Vec::new(),
-            alarm: None,
-            contradictions,
+            alarms: AlarmStatus { contradictions, ..AlarmStatus::default() },
             guard: None,
-            doubted: 0,
-            last_doubted: None,
         }
     }
 
     #[test]
-    fn a_pool_that_overflows_is_noticed() {
+    fn overflowing_pool_is_found() {
         for (pool, found) in [
             ((POOL_BUNDLES_MAX * 2, POOL_BYTES_MAX * 2), None),
             ((POOL_BUNDLES_MAX * 2 + 1, 0), Some(Oracle::Bounds)),
@@ -91,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_beyond_its_window_is_noticed() {
+    fn growth_beyond_the_window_is_found() {
         let most = 8 * 16 + 64;
         let more = most + 1;
         for (outbox, blocks, contradictions, found) in [

@@ -1,198 +1,43 @@
-//! The oracles: they judge what replicas do and clients see, and share no code with either.
+//! The oracles: they judge replicas and clients, and share no code with either.
 //!
-//! | oracle | says | where |
+//! | oracle | property | where |
 //! |---|---|---|
-//! | agreement | at each height all replicas that run decide the same block, and all execute the same one with the same operations, and state the same state | `order` |
+//! | agreement | at each height all running replicas decide the same block, execute the same operations, and state the same state | `order` |
 //! | exactly once | no operation is applied twice | `order` |
-//! | right results | what a client was told is what the agreed order gives, and respects who asked after whom | `order` |
-//! | durability | what a client was told is in the order that all replicas end with | `order` |
-//! | linearizable | what clients were told can be explained without asking any replica | [`crate::linear`] |
-//! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
-//! | held | nothing that may be said once leaves before its guard was synced | `promises` |
-//! | liveness | what a protocol promises after a heal, in time | `World::run_while` |
-//! | circles | after a heal, views do not pass alike without anything being executed | `lasso` |
-//! | pacemaker | views that are left by certificate only are, and after a heal all honest replicas meet in one | `pace` |
+//! | right results | a client's results follow from the agreed order, which respects real time | `order` |
+//! | durability | every answered operation is in the order that all replicas end with | `order` |
+//! | linearizable | the answers of clients can be explained without asking any replica | [`quorate_history`] |
+//! | same slot | a replica signs one subject for each slot, across restarts | `promises` |
+//! | held | no promise leaves before its guard entry was synced | `promises` |
+//! | liveness | the protocol keeps its promises of progress after a heal, in time | `World::run_while` |
+//! | livelock | after a heal, views do not repeat without execution | `livelock` |
+//! | pacemaker | views are left by certificate only, and after a heal all honest replicas meet in one | `pacemaker` |
 //! | bounds | queues and tables stay within limits | `bounds` |
-//! | accusation | no honest replica refuses of another what only a liar says | `World::judge_blame` |
-//! | no panic | no assertion of the code fails | `seed` |
-//! | replay | a second replica that is handed the same inputs gives the same outputs, byte for byte | `shadow` |
+//! | accusation | no honest replica refuses another one's message for a breach of the rules | `World::judge_accusations` |
+//! | no panic | no assertion of the code fails | `report` |
+//! | replay | a second replica with the same inputs gives the same outputs, byte for byte | `replay_check` |
 //!
-//! All of them judge honest replicas only, and what has to run and to follow, those whose disks are whole; clients believe f + 1 equal answers, so one of these is honest.
+//! The oracles judge honest replicas only. Of these, replicas with undamaged disks have to run and to keep up. A
+//! client accepts f + 1 equal answers, so one of them is an honest replica's.
 //!
-//! Agreement, order and results together say more than a search for a linearisation: the order in which the
-//! replicas say they executed is the linearisation, and it is checked as it grows against the naive [`crate::Model`],
-//! against real time and between replicas. Where it explains all answers it is the proof; only where it does not is
-//! another order searched for, which believes no replica and is the judge of real clusters too. What is left for
-//! liveness is judged by who runs the world, because only that one knows when something is promised.
+//! The replicas' order of execution is a linearization. It is checked as it grows: against the simple
+//! [`crate::Model`], against real time, and between replicas. An order that explains all answers is a proof. Only
+//! otherwise is another order searched for, without trusting any replica; that search also judges real clusters.
+//!
+//! Liveness is judged by the code that runs the world, because only that code knows when the protocol promises
+//! progress.
 
 mod bounds;
-mod lasso;
+mod finding;
+mod livelock;
 mod order;
-mod pace;
+mod pacemaker;
 mod promises;
 
 pub(crate) use bounds::check_bounds;
-pub(crate) use lasso::{Lasso, views_needed};
-pub(crate) use order::Order;
-pub(crate) use pace::Views;
-pub(crate) use promises::Promises;
-
-use quorate_types::Time;
-use std::fmt;
-
-/// What an oracle found.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
-    /// When.
-    pub at: Time,
-    /// Which oracle.
-    pub oracle: Oracle,
-    /// What is wrong, for people.
-    pub what: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, rest) = (self.at.0 / 1_000_000_000, self.at.0 % 1_000_000_000);
-        write!(f, "{seconds}.{rest:09} s: {}: {}", self.oracle, self.what)
-    }
-}
-
-impl std::error::Error for Failure {}
-
-/// Which oracle.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Oracle {
-    /// Two replicas decided or executed different things at one height, or ended with different states.
-    Agreement,
-    /// An operation was applied twice.
-    ExactlyOnce,
-    /// A client was told a wrong result.
-    Results,
-    /// What a client was told is lost.
-    Durability,
-    /// No order of the operations explains what clients were told.
-    Linearizable,
-    /// A replica said two things for one slot.
-    SameSlot,
-    /// A promise left before it was on disk.
-    Held,
-    /// A replica holds more than it may.
-    Bounds,
-    /// Nothing happened for too long.
-    Liveness,
-    /// View after view passes alike, and nothing is executed.
-    Circles,
-    /// A view was left without a certificate, or the honest replicas never meet in one.
-    Pacemaker,
-    /// A replica stopped by itself.
-    Stopped,
-    /// An honest replica broke off with another.
-    Links,
-    /// The same inputs led to other outputs when they were replayed.
-    Replay,
-    /// An honest replica holds an honest one for a liar.
-    Accusation,
-    /// Something that has to hold everywhere does not: an assertion of the code has failed.
-    Panic,
-}
-
-impl fmt::Display for Oracle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Agreement => "agreement",
-            Self::ExactlyOnce => "exactly once",
-            Self::Results => "right results",
-            Self::Durability => "durability",
-            Self::Linearizable => "linearizable",
-            Self::SameSlot => "same slot",
-            Self::Held => "held until durable",
-            Self::Bounds => "bounds",
-            Self::Liveness => "liveness",
-            Self::Circles => "circles",
-            Self::Pacemaker => "pacemaker",
-            Self::Stopped => "stopped",
-            Self::Links => "links",
-            Self::Replay => "replay",
-            Self::Accusation => "accusation",
-            Self::Panic => "no panic",
-        })
-    }
-}
-
-impl Oracle {
-    /// What it means that this oracle has found something, for who has never seen the code, and where in the trace to
-    /// look.
-    #[must_use]
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::Agreement => {
-                "Honest replicas have decided different things at one height, or ended with different states: they \
-                 are no longer copies of each other. Look for the `decides` lines of that height, and before them for \
-                 the votes that each of the replicas got."
-            }
-            Self::ExactlyOnce => {
-                "An operation was applied twice. Look for its number in the `executes` lines of the replica."
-            }
-            Self::Results => {
-                "A client was told a result that the agreed order of operations does not give. Look for the number of \
-                 the operation: `calls`, `executes`, `believes`."
-            }
-            Self::Durability => {
-                "A client has the answer to an operation that no replica has executed: what it was told is lost. Look \
-                 for the number of the operation, and for `crashes` before it."
-            }
-            Self::Linearizable => {
-                "No order of the operations explains what the clients were told. What follows is the shortest stretch \
-                 that nobody can explain; look for its operations: `calls` and `believes`."
-            }
-            Self::SameSlot => {
-                "A replica has said two different things where it may speak only once, which lets two different blocks \
-                 be decided. Look for its `sends` lines of that kind, view and height."
-            }
-            Self::Held => {
-                "A promise has left before it was on disk: a crash would have made the replica break it. Look for the \
-                 last `syncs` of the replica before it `sends`."
-            }
-            Self::Bounds => {
-                "A replica holds more than makes sense for its window, or turns in circles: somebody can fill its \
-                 memory or keep it busy."
-            }
-            Self::Liveness => {
-                "Everything had healed, and still nothing was decided, or a client was not answered, for longer than \
-                 the protocol promises. Look for the last `decides`, and from there for `timer`, `enters` and `refuses`."
-            }
-            Self::Pacemaker => {
-                "A replica has entered a view that no quorum can have let it into, or view after view passes and the \
-                 honest replicas are never all in one of an honest leader. Look for what it `notes`, and what reached \
-                 it before."
-            }
-            Self::Circles => {
-                "Everything had healed, all replicas went from view to view, each leader had its turn, and nothing was \
-                 executed: it will go on like that. Look for the `enters` lines of one round of leaders, and between \
-                 them for what is refused."
-            }
-            Self::Stopped => {
-                "A replica has stopped by itself although its disk and its machine were in order. Its own words follow."
-            }
-            Self::Links => {
-                "An honest replica has closed its connection to another honest one, for breaking a rule of links."
-            }
-            Self::Replay => {
-                "A second replica that was handed the same inputs has done something else: something beside its inputs \
-                 decides what a replica does, and no trace of it can be trusted to repeat."
-            }
-            Self::Accusation => {
-                "An honest replica has refused a message of another honest one for a reason that only liars give. Look \
-                 for the `refuses` line, and for the message that it names."
-            }
-            Self::Panic => {
-                "An assertion in the code has failed: the code itself says that this cannot be. The last lines of the \
-                 trace are what led to it."
-            }
-        }
-    }
-}
-
-/// What an oracle says of one observation.
-pub(crate) type Verdict = Result<(), (Oracle, String)>;
+pub(crate) use finding::Judged;
+pub use finding::{Failure, Oracle};
+pub(crate) use livelock::{LivelockOracle, views_needed};
+pub(crate) use order::OrderOracle;
+pub(crate) use pacemaker::PacemakerOracle;
+pub(crate) use promises::PromiseOracle;

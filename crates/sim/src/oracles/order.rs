@@ -1,49 +1,49 @@
-//! Agreement, exactly once, right results, durability: everything about the order of what was executed.
+//! The oracle for the order of execution: agreement, exactly once, right results, durability.
 
-use super::{Oracle, Verdict};
-use crate::history::{History, OpId};
-use crate::model::{Model, result_text};
+use super::finding::{Judged, Oracle};
 use quorate_app::KvResult;
+use quorate_history::{History, Model, OpId, result_text};
 use quorate_types::{BlockId, Digest, Height, ReplicaId};
 use std::collections::BTreeMap;
 
-/// What is known of one operation.
+/// Facts about one operation.
 #[derive(Clone, Default, Debug)]
-struct Known {
-    /// Its place in the agreed order, counted from 1.
+struct OperationState {
+    /// Place in the agreed order, counted from 1.
     place: Option<u64>,
-    /// What it results in there.
+    /// Result at that place.
     result: Option<KvResult>,
-    /// Operations at or before this place had been answered when it was called.
+    /// Greatest place of an operation that was answered before this one was called.
     after: u64,
 }
 
-/// What one replica has decided since it was opened.
+/// Decisions of one replica since it was opened.
 #[derive(Default, Debug)]
-struct Life {
-    /// Up to where it has executed; nothing while it does not run.
+struct ReplicaProgress {
+    /// Last executed height; `None` while the replica does not run.
     executed: Option<Height>,
-    /// What it has decided and not executed: its disk may not have it yet.
+    /// Decided blocks that are not executed: the disk may not have them yet.
     decided: BTreeMap<Height, BlockId>,
 }
 
-/// The order in which the honest replicas execute, as the first of them to reach each height shows it.
+/// The order of execution, as the first honest replica at each height shows it.
 #[derive(Default, Debug)]
-pub(crate) struct Order {
-    /// The votes that decide a block are on disks, so what was decided stands at once. Else what was executed does: whoever is
-    /// cut off from its power before its disk has a decision may have been the only one who knew.
+pub(crate) struct OrderOracle {
+    /// Whether the votes that decide a block are on disks. Then a decided block is final at once. Otherwise only an
+    /// executed one is: a replica that loses power before its disk has a decision may have been the only one that
+    /// knew.
     votes_are_durable: bool,
-    /// What stands at each height from 1 on, and who decided it first.
+    /// The final block of each height from 1 on, and the replica that decided it first.
     blocks: Vec<Option<(BlockId, ReplicaId)>>,
-    lives: BTreeMap<ReplicaId, Life>,
-    /// What was applied at each height from 1 on.
+    progress: BTreeMap<ReplicaId, ReplicaProgress>,
+    /// Applied operations of each height from 1 on.
     contents: Vec<Vec<OpId>>,
-    ops: Vec<Known>,
+    ops: Vec<OperationState>,
     model: Model,
     applied: u64,
-    /// The greatest place of any operation that was answered.
+    /// Greatest place of any answered operation.
     answered: u64,
-    /// What the first replica to say so has stated of its state after a height; the newest.
+    /// The newest states, by height, with the replica that stated each first.
     states: BTreeMap<Height, (Digest, ReplicaId)>,
 }
 
@@ -51,12 +51,12 @@ fn index(height: Height) -> Option<usize> {
     usize::try_from(height.0.checked_sub(1)?).ok()
 }
 
-/// Whether somebody has decided something else than another at a height.
+/// Fails if two decisions at a height differ.
 fn differs(
     height: Height,
     (known, first): (BlockId, ReplicaId),
     (block, by): (BlockId, ReplicaId),
-) -> Verdict {
+) -> Judged {
     if known == block {
         return Ok(());
     }
@@ -64,30 +64,30 @@ fn differs(
     Err((Oracle::Agreement, what))
 }
 
-impl Order {
+impl OrderOracle {
     pub(crate) fn new(votes_are_durable: bool) -> Self {
         Self { votes_are_durable, ..Self::default() }
     }
 
-    /// The height up to which anybody has executed.
+    /// Returns the greatest executed height.
     pub(crate) fn height(&self) -> Height {
         Height(u64::try_from(self.contents.len()).unwrap_or(u64::MAX))
     }
 
-    /// How many operations were applied.
+    /// Returns the number of applied operations.
     pub(crate) fn applied(&self) -> u64 {
         self.applied
     }
 
-    fn known(&mut self, id: OpId) -> Option<&mut Known> {
+    fn known(&mut self, id: OpId) -> Option<&mut OperationState> {
         let at = usize::try_from(id.0).ok()?;
         if at >= self.ops.len() {
-            self.ops.resize_with(at.saturating_add(1), Known::default);
+            self.ops.resize_with(at.saturating_add(1), OperationState::default);
         }
         self.ops.get_mut(at)
     }
 
-    /// A client calls an operation.
+    /// Records the call of an operation.
     pub(crate) fn called(&mut self, id: OpId) {
         let answered = self.answered;
         if let Some(known) = self.known(id) {
@@ -95,42 +95,42 @@ impl Order {
         }
     }
 
-    /// A replica has decided a block: nothing else stands there, and none of those that are `judged` and run has decided
-    /// anything else.
+    /// Judges a decision: the final block of the height is no other one, and no running replica of `judged` has
+    /// decided another one.
     pub(crate) fn decided(
         &mut self,
         by: ReplicaId,
         height: Height,
         block: BlockId,
         judged: &[ReplicaId],
-    ) -> Verdict {
+    ) -> Judged {
         let standing = index(height).and_then(|at| *self.blocks.get(at)?);
-        let lives = judged.iter().filter_map(|id| Some((*id, self.lives.get(id)?)));
-        let mut decided = lives
-            .filter(|(_, life)| life.executed.is_some())
-            .filter_map(|(id, life)| Some((*life.decided.get(&height)?, id)));
+        let progress = judged.iter().filter_map(|id| Some((*id, self.progress.get(id)?)));
+        let mut decided = progress
+            .filter(|(_, progress)| progress.executed.is_some())
+            .filter_map(|(id, progress)| Some((*progress.decided.get(&height)?, id)));
         let other = |(known, first)| differs(height, (known, first), (block, by));
         standing.map_or(Ok(()), other)?;
         if self.votes_are_durable {
             return self.stands(height, (block, by));
         }
         decided.try_for_each(other)?;
-        self.lives.entry(by).or_default().decided.insert(height, block);
+        self.progress.entry(by).or_default().decided.insert(height, block);
         self.settle(by)
     }
 
-    /// What a replica has executed stands, whatever becomes of the replica.
-    fn settle(&mut self, by: ReplicaId) -> Verdict {
-        let Some(life) = self.lives.get_mut(&by) else { return Ok(()) };
-        let Some(executed) = life.executed else { return Ok(()) };
-        let above = life.decided.split_off(&executed.next());
-        for (height, block) in std::mem::replace(&mut life.decided, above) {
+    /// Makes everything that a replica has executed final, whatever becomes of the replica.
+    fn settle(&mut self, by: ReplicaId) -> Judged {
+        let Some(progress) = self.progress.get_mut(&by) else { return Ok(()) };
+        let Some(executed) = progress.executed else { return Ok(()) };
+        let above = progress.decided.split_off(&executed.next());
+        for (height, block) in std::mem::replace(&mut progress.decided, above) {
             self.stands(height, (block, by))?;
         }
         Ok(())
     }
 
-    fn stands(&mut self, height: Height, (block, by): (BlockId, ReplicaId)) -> Verdict {
+    fn stands(&mut self, height: Height, (block, by): (BlockId, ReplicaId)) -> Judged {
         let Some(at) = index(height) else { return Ok(()) };
         if at >= self.blocks.len() {
             self.blocks.resize(at.saturating_add(1), None);
@@ -143,25 +143,25 @@ impl Order {
         Ok(())
     }
 
-    /// A replica is opened, and what it executes of its disk was there. What it had decided above that is gone.
-    pub(crate) fn opened(&mut self, by: ReplicaId, executed: Height) -> Verdict {
-        self.lives.entry(by).or_default().executed = Some(executed);
+    /// Records that a replica was opened at an executed height. Its decisions above that are gone.
+    pub(crate) fn opened(&mut self, by: ReplicaId, executed: Height) -> Judged {
+        self.progress.entry(by).or_default().executed = Some(executed);
         self.settle(by)?;
-        if let Some(life) = self.lives.get_mut(&by) {
-            life.decided.clear();
+        if let Some(progress) = self.progress.get_mut(&by) {
+            progress.decided.clear();
         }
         Ok(())
     }
 
-    /// A replica does not run any more. What it had decided binds nobody until it is seen that its disk has it.
-    pub(crate) fn falls(&mut self, by: ReplicaId) {
-        if let Some(life) = self.lives.get_mut(&by) {
-            life.executed = None;
+    /// Records that a replica stopped. Its decisions bind no other replica until its disk proves to have them.
+    pub(crate) fn stopped(&mut self, by: ReplicaId) {
+        if let Some(progress) = self.progress.get_mut(&by) {
+            progress.executed = None;
         }
     }
 
-    /// A replica states what its state is after a height.
-    pub(crate) fn stated(&mut self, by: ReplicaId, height: Height, state: Digest) -> Verdict {
+    /// Judges a replica's statement of its state after a height.
+    pub(crate) fn stated(&mut self, by: ReplicaId, height: Height, state: Digest) -> Judged {
         let (known, first) = *self.states.entry(height).or_insert((state, by));
         if known == state {
             return Ok(());
@@ -171,13 +171,13 @@ impl Order {
         Err((Oracle::Agreement, what))
     }
 
-    /// The agreed order so far.
+    /// Returns the agreed order so far.
     pub(crate) fn operations(&self) -> impl Iterator<Item = OpId> {
         self.contents.iter().flatten().copied()
     }
 
-    /// A replica has gone from one height to another and applied these operations on its way. When it was just
-    /// opened, it may have begun at a snapshot that nobody outside knows the height of.
+    /// Judges the operations that a replica has applied between two heights. A replica that was just opened may have
+    /// begun at a snapshot whose height only the replica knows.
     pub(crate) fn executed(
         &mut self,
         history: &History,
@@ -185,10 +185,10 @@ impl Order {
         from: Height,
         to: Height,
         applied: &[(Height, OpId)],
-    ) -> Verdict {
+    ) -> Judged {
         let groups = applied.chunk_by(|(a, _), (b, _)| a == b);
         let mut groups = groups.filter_map(|group| Some((group.first()?.0, group))).peekable();
-        // What a log gives again was seen before, or was written and never reached the executor.
+        // Operations that a log repeats were seen before, or were written and never reached the executor.
         while let Some((height, group)) = groups.next_if(|(height, _)| *height <= from.min(self.height())) {
             self.same(by, height, group)?;
         }
@@ -207,14 +207,14 @@ impl Order {
                 Err((Oracle::Agreement, format!("replica {by} applied at height {height} out of order")))
             }
             None => {
-                self.lives.entry(by).or_default().executed = Some(to);
+                self.progress.entry(by).or_default().executed = Some(to);
                 self.settle(by)
             }
         }
     }
 
-    /// Somebody was there before: the same must have happened.
-    fn same(&self, by: ReplicaId, height: Height, applied: &[(Height, OpId)]) -> Verdict {
+    /// Compares the operations of a height with those of an earlier replica.
+    fn same(&self, by: ReplicaId, height: Height, applied: &[(Height, OpId)]) -> Judged {
         let mut seen = std::collections::BTreeSet::new();
         if let Some((_, twice)) = applied.iter().find(|(_, id)| !seen.insert(*id)) {
             let what = format!("operation {twice:?} is applied twice at height {height} by replica {by}");
@@ -225,28 +225,32 @@ impl Order {
             return Ok(());
         }
         let ids: Vec<OpId> = applied.iter().map(|(_, id)| *id).collect();
-        let what = format!("height {height}: replica {by} applied {ids:?}, others {known:?}");
+        let what = format!("at height {height} replica {by} applied {ids:?}, others {known:?}");
         Err((Oracle::Agreement, what))
     }
 
-    /// Nobody was there before: this is the order from now on.
-    fn first(&mut self, history: &History, height: Height, applied: &[(Height, OpId)]) -> Verdict {
+    /// Accepts the operations of the first replica at a height as the order.
+    fn first(&mut self, history: &History, height: Height, applied: &[(Height, OpId)]) -> Judged {
         for (_, id) in applied {
             let Some(record) = history.get(*id) else {
-                return Err((Oracle::Results, format!("height {height}: operation {id:?} was never called")));
+                return Err((
+                    Oracle::Results,
+                    format!("at height {height} operation {id:?} was never called"),
+                ));
             };
             let place = self.applied.saturating_add(1);
             let result = self.model.apply(&record.op);
             let Some(known) = self.known(*id) else { continue };
             if let Some(earlier) = known.place {
                 let what = format!(
-                    "operation {id:?} is applied at height {height} as number {place}, and was as {earlier}"
+                    "operation {id:?} is applied at height {height} as number {place}, and was applied as number \
+                     {earlier} before"
                 );
                 return Err((Oracle::ExactlyOnce, what));
             }
             if known.after >= place {
                 let what = format!(
-                    "operation {id:?} was called after number {} was answered and comes as {place}",
+                    "operation {id:?} was called after the answer to number {}, and is applied as number {place}",
                     known.after
                 );
                 return Err((Oracle::Results, what));
@@ -259,8 +263,8 @@ impl Order {
         Ok(())
     }
 
-    /// A client believes an answer.
-    pub(crate) fn answered(&mut self, id: OpId, result: &KvResult) -> Verdict {
+    /// Judges an accepted answer of a client.
+    pub(crate) fn answered(&mut self, id: OpId, result: &KvResult) -> Judged {
         let Some(known) = self.known(id) else { return Ok(()) };
         let (Some(place), Some(expected)) = (known.place, &known.result) else {
             let what = format!(
@@ -278,12 +282,12 @@ impl Order {
         Ok(())
     }
 
-    /// A client was told that an operation was not executed and never will be.
-    pub(crate) fn not_executed(&mut self, id: OpId) -> Verdict {
+    /// Judges a report that an operation was not executed and never will be.
+    pub(crate) fn not_executed(&mut self, id: OpId) -> Judged {
         match self.known(id) {
-            Some(Known { place: Some(place), .. }) => Err((
+            Some(OperationState { place: Some(place), .. }) => Err((
                 Oracle::Results,
-                format!("operation {id:?} is said not to be executed, and is number {place}"),
+                format!("operation {id:?} was reported as not executed, and is number {place} of the order"),
             )),
             _ => Ok(()),
         }
@@ -293,7 +297,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Op;
+    use quorate_history::Op;
     use quorate_types::Time;
 
     const R0: ReplicaId = ReplicaId(0);
@@ -303,32 +307,32 @@ mod tests {
         Op::Increment { key: "n".to_owned(), by: 1 }
     }
 
-    /// Three increments, called one after the other before any is answered.
-    fn begin() -> (Order, History, Vec<OpId>) {
-        let (mut order, mut history) = (Order::default(), History::default());
+    /// Calls three increments one after the other before any is answered.
+    fn begin() -> (OrderOracle, History, Vec<OpId>) {
+        let (mut order, mut history) = (OrderOracle::default(), History::default());
         let ids: Vec<OpId> = (0..3).map(|_| history.call(Time(0), 0, incr())).collect();
         ids.iter().for_each(|id| order.called(*id));
         (order, history, ids)
     }
 
-    fn oracle(verdict: Verdict) -> Option<Oracle> {
+    fn oracle(verdict: Judged) -> Option<Oracle> {
         verdict.err().map(|(oracle, _)| oracle)
     }
 
     #[test]
-    fn replicas_that_do_the_same_agree() {
+    fn equal_replicas_agree() {
         let (mut order, history, ids) = begin();
         let applied = [(Height(1), ids[0]), (Height(3), ids[1])];
         assert_eq!(order.executed(&history, R0, Height(0), Height(3), &applied), Ok(()));
         assert_eq!(order.executed(&history, R1, Height(0), Height(2), &applied[..1]), Ok(()));
         assert_eq!(order.executed(&history, R1, Height(2), Height(3), &applied[1..]), Ok(()));
         assert_eq!(order.answered(ids[1], &KvResult::Number(2)), Ok(()));
-        // Opened again: from its log it applies again what it had applied.
+        // After opening, the replica applies operations of its log again.
         assert_eq!(order.executed(&history, R1, Height(3), Height(3), &applied[1..]), Ok(()));
     }
 
     #[test]
-    fn other_operations_at_a_height_are_noticed() {
+    fn different_operations_at_a_height_are_found() {
         for (applied, to) in [(vec![1], 1), (vec![], 1), (vec![0, 1], 1)] {
             let (mut order, history, ids) = begin();
             assert_eq!(order.executed(&history, R0, Height(0), Height(1), &[(Height(1), ids[0])]), Ok(()));
@@ -344,15 +348,15 @@ mod tests {
         BlockId::null(Height(n))
     }
 
-    /// Replicas that run, and have executed nothing.
-    fn both_opened() -> (Order, History) {
-        let mut order = Order::default();
+    /// Opens two replicas that have executed nothing.
+    fn both_opened() -> (OrderOracle, History) {
+        let mut order = OrderOracle::default();
         BOTH.iter().for_each(|id| order.opened(*id, Height(0)).unwrap());
         (order, History::default())
     }
 
     #[test]
-    fn other_blocks_at_a_height_are_noticed() {
+    fn different_blocks_at_a_height_are_found() {
         let (mut order, _) = both_opened();
         assert_eq!(order.decided(R0, Height(2), block(1), &BOTH), Ok(()));
         assert_eq!(order.decided(R1, Height(2), block(1), &BOTH), Ok(()));
@@ -363,14 +367,14 @@ mod tests {
         assert_eq!(order.decided(R1, Height(2), block(2), &[R1]), Ok(()), "nobody else is judged");
     }
 
-    /// What was decided binds who runs; what was executed, or is there after a crash, everybody.
+    /// A decision binds running replicas. An executed block, or one that a crash has left, binds all.
     #[test]
-    fn what_a_power_cut_takes_back_binds_nobody() {
+    fn decision_lost_in_a_power_cut_binds_no_replica() {
         for (executed, kept) in [(0, 0), (0, 1), (1, 1)] {
             let (mut order, history) = both_opened();
             assert_eq!(order.decided(R0, Height(1), block(1), &BOTH), Ok(()));
             assert_eq!(order.executed(&history, R0, Height(0), Height(executed), &[]), Ok(()));
-            order.falls(R0);
+            order.stopped(R0);
             let binds = executed > 0;
             let verdict = order.decided(R1, Height(1), block(2), &BOTH);
             assert_eq!(oracle(verdict), binds.then_some(Oracle::Agreement), "while it is down");
@@ -380,10 +384,10 @@ mod tests {
                 assert_eq!(oracle(verdict), (kept > 0).then_some(Oracle::Agreement), "{kept}");
             }
         }
-        // Of what its disk did not have nothing is left that could be taken for executed later.
+        // No decision remains that the disk did not have, and none can be taken for executed later.
         let (mut order, history) = both_opened();
         assert_eq!(order.decided(R0, Height(1), block(1), &BOTH), Ok(()));
-        order.falls(R0);
+        order.stopped(R0);
         assert_eq!(order.opened(R0, Height(0)), Ok(()));
         assert_eq!(order.decided(R0, Height(1), block(2), &BOTH), Ok(()));
         assert_eq!(order.executed(&history, R0, Height(0), Height(1), &[]), Ok(()));
@@ -391,11 +395,11 @@ mod tests {
     }
 
     #[test]
-    fn what_durable_votes_decide_stands_at_once() {
-        let mut order = Order::new(true);
+    fn decision_by_durable_votes_is_final_at_once() {
+        let mut order = OrderOracle::new(true);
         BOTH.iter().for_each(|id| order.opened(*id, Height(0)).unwrap());
         assert_eq!(order.decided(R0, Height(2), block(2), &BOTH), Ok(()));
-        order.falls(R0);
+        order.stopped(R0);
         assert_eq!(order.decided(R1, Height(2), block(2), &BOTH), Ok(()));
         assert_eq!(oracle(order.decided(R1, Height(2), block(1), &BOTH)), Some(Oracle::Agreement));
         assert_eq!(order.opened(R0, Height(0)), Ok(()));
@@ -403,8 +407,8 @@ mod tests {
     }
 
     #[test]
-    fn other_states_after_a_height_are_noticed() {
-        let mut order = Order::default();
+    fn different_states_after_a_height_are_found() {
+        let mut order = OrderOracle::default();
         assert_eq!(order.stated(R0, Height(8), Digest([1; 32])), Ok(()));
         assert_eq!(order.stated(R1, Height(8), Digest([1; 32])), Ok(()));
         assert_eq!(order.stated(R1, Height(16), Digest([2; 32])), Ok(()));
@@ -412,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_applied_twice_is_noticed() {
+    fn operation_applied_twice_is_found() {
         let (mut order, history, ids) = begin();
         let applied = [(Height(1), ids[0]), (Height(2), ids[0])];
         let verdict = order.executed(&history, R0, Height(0), Height(2), &applied);
@@ -420,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_and_unfounded_answers_are_noticed() {
+    fn wrong_and_unfounded_answers_are_found() {
         let (mut order, history, ids) = begin();
         assert_eq!(oracle(order.answered(ids[0], &KvResult::Number(1))), Some(Oracle::Durability));
         assert_eq!(order.executed(&history, R0, Height(0), Height(1), &[(Height(1), ids[0])]), Ok(()));
@@ -430,14 +434,14 @@ mod tests {
     }
 
     #[test]
-    fn real_time_is_respected() {
+    fn order_respects_real_time() {
         let (mut order, mut history, ids) = begin();
         let applied = [(Height(1), ids[0])];
         assert_eq!(order.executed(&history, R0, Height(0), Height(1), &applied), Ok(()));
         assert_eq!(order.answered(ids[0], &KvResult::Number(1)), Ok(()));
         let later = history.call(Time(9), 0, incr());
         order.called(later);
-        // As if it had been put before what was answered before it was called.
+        // The operation is given a place before an operation that was answered before its call.
         order.applied = 0;
         let verdict = order.executed(&history, R0, Height(1), Height(2), &[(Height(2), later)]);
         assert_eq!(oracle(verdict), Some(Oracle::Results));

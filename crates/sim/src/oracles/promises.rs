@@ -1,30 +1,30 @@
-//! Same slot, and held until durable: judged from the frames as they leave and from what the disk had synced by
-//! then, never from what the replica believes.
+//! Same slot, and held until durable. Both are judged by the frames that leave and the bytes that the disk had synced
+//! by then, never by the replica's own account.
 
-use super::{Oracle, Verdict};
+use super::finding::{Judged, Oracle};
 use crate::frame::Content;
 use memchr::memmem;
 use quorate_types::codec::Wire as _;
 use quorate_types::{Digest, Height, Kind, ReplicaId, Slot, View};
 use std::collections::BTreeMap;
 
-/// Synced bytes that are remembered for each replica. What was synced before is looked up on the disk.
+/// Number of synced bytes that are remembered for each replica. Older ones are looked up on the disk.
 const TAIL_BYTES: usize = 32 << 10;
 
-/// Every so-manyth promise is looked up on the disk although it was seen to be synced. A few in each long run: it
-/// means to copy and to read the whole disk.
+/// Interval between promises that are looked up on the disk although their sync was seen. There are a few in each
+/// long run, because each copies and reads the whole disk.
 const LOOK_EVERY: u64 = 2_048;
 
-/// A slot, with what differs most first: comparing is most of the work.
+/// A slot, ordered by its most distinctive field: most of the work is comparing.
 type Key = (Height, View, Kind, Digest);
 
-/// What one replica has promised.
+/// Promises of one replica.
 #[derive(Default, Debug)]
 struct Promised {
-    said: BTreeMap<Key, Digest>,
-    /// The newest bytes that its disk has synced.
+    signed: BTreeMap<Key, Digest>,
+    /// The newest bytes that the disk has synced.
     tail: Vec<u8>,
-    /// Kinds of which anybody has said something, with the highest floor that this disk has synced.
+    /// Kinds of all statements so far, with the highest floor that this disk has synced.
     floors: BTreeMap<Kind, View>,
 }
 
@@ -40,36 +40,37 @@ impl Promised {
         self.tail.extend_from_slice(bytes);
     }
 
-    /// Whether the guard of this slot, encoded, was synced lately, or at any time floors above it.
+    /// Whether the encoded guard entry of this slot was synced recently, or floors above the slot were synced at any
+    /// time.
     fn has_synced(&self, slot: &Slot, guard: &[u8]) -> bool {
-        // Where slots of a kind are reserved, most are: that is looked at first because it costs nothing.
+        // Floors come first because they cost nothing: most slots of a kind with floors are reserved.
         self.floors.get(&slot.kind).is_some_and(|floor| slot.view < *floor)
             || memmem::rfind(&self.tail, guard).is_some()
     }
 
-    /// From now on looks for floors of this kind.
+    /// Watches floors of this kind from now on.
     fn watch(&mut self, kind: Kind) {
         self.floors.insert(kind, highest_floor(&self.tail, kind).unwrap_or_default());
     }
 }
 
-/// See the module.
+/// The oracle for promises.
 #[derive(Debug)]
-pub(crate) struct Promises {
+pub(crate) struct PromiseOracle {
     of: Vec<Promised>,
     buffer: Vec<u8>,
-    /// Statements that left and were looked for on the disk.
+    /// Number of judged promises.
     checked: u64,
 }
 
-impl Promises {
+impl PromiseOracle {
     pub(crate) fn new(n: usize) -> Self {
         let mut of = Vec::new();
         of.resize_with(n, Promised::default);
         Self { of, buffer: Vec::new(), checked: 0 }
     }
 
-    /// The disk of a replica has synced these bytes.
+    /// Records bytes that a replica's disk has synced.
     pub(crate) fn synced(&mut self, by: ReplicaId, bytes: &[u8]) {
         if !bytes.is_empty()
             && let Some(promised) = self.of.get_mut(by.index())
@@ -78,29 +79,31 @@ impl Promises {
         }
     }
 
-    /// How many different promises were judged.
+    /// Returns the number of different promises that were judged.
     pub(crate) fn checked(&self) -> u64 {
         self.checked
     }
 
-    /// A frame of a liar leaves. What shows that it lies, where it says two things for one slot.
-    pub(crate) fn lies(&mut self, by: ReplicaId, content: &Content) -> Option<String> {
-        let said = content.statement.filter(|_| content.is_once)?;
-        let key = (said.height, said.view, said.kind, said.scope);
-        let first = *self.of.get_mut(by.index())?.said.entry(key).or_insert(said.subject);
-        (first != said.subject).then(|| format!("said {content} and {} for the same slot", first.short()))
+    /// Returns a description of an equivocation when a Byzantine replica signs two subjects for one slot.
+    pub(crate) fn equivocation(&mut self, by: ReplicaId, content: &Content) -> Option<String> {
+        let signed = content.statement.filter(|_| content.is_once)?;
+        let key = (signed.height, signed.view, signed.kind, signed.scope);
+        let first = *self.of.get_mut(by.index())?.signed.entry(key).or_insert(signed.subject);
+        (first != signed.subject).then(|| format!("signed {content} and {} for the same slot", first.short()))
     }
 
-    /// A frame leaves. `later` is what the disk has synced since, in the same turn. `on_disk` says whether what a disk would
-    /// have after a crash keeps the replica from contradicting it: the disk that it has now, where that is told to count, or
-    /// one that has survived. It is asked only where looking at what was synced lately does not tell.
+    /// Judges a frame that leaves. `later` holds the bytes that the disk has synced since then, in the same turn.
+    ///
+    /// `on_disk` checks whether a crash would leave a disk that keeps the replica from equivocating. It checks the
+    /// current disk, if its argument says that this one counts, and a disk that has survived. It is called only where
+    /// the recently synced bytes do not decide.
     pub(crate) fn leaves(
         &mut self,
         by: ReplicaId,
         content: &Content,
         later: &[u8],
         on_disk: &mut dyn FnMut(bool) -> bool,
-    ) -> Verdict {
+    ) -> Judged {
         let (Some(statement), Some(promised)) = (content.statement, self.of.get_mut(by.index())) else {
             return Ok(());
         };
@@ -108,43 +111,44 @@ impl Promises {
             return Ok(());
         }
         let key = (statement.height, statement.view, statement.kind, statement.scope);
-        match promised.said.get(&key) {
+        match promised.signed.get(&key) {
             Some(subject) if *subject == statement.subject => return Ok(()),
             Some(subject) => {
-                let what = format!("replica {by} says {content} after it said {subject:?} for the same slot");
+                let what =
+                    format!("replica {by} signs {content} after it signed {subject:?} for the same slot");
                 return Err((Oracle::SameSlot, what));
             }
             None => {}
         }
-        promised.said.insert(key, statement.subject);
+        promised.signed.insert(key, statement.subject);
         self.checked = self.checked.saturating_add(1);
         self.buffer.clear();
         statement.encode(&mut self.buffer);
         let slot = statement.slot();
         if !promised.floors.contains_key(&slot.kind) {
-            // Anybody may reserve a slot of this kind from here on.
+            // Any replica may reserve a slot of this kind from now on.
             self.of.iter_mut().for_each(|promised| promised.watch(slot.kind));
         }
         let recent = self.of.get(by.index()).is_some_and(|promised| promised.has_synced(&slot, &self.buffer));
-        // Some are looked up on the disk all the same: the oracle does not trust its own memory.
+        // Some promises are looked up anyway: the oracle does not trust its own memory.
         let is_sample = later.is_empty() && self.checked.is_multiple_of(LOOK_EVERY);
-        // What binds only since then would be found there, too.
+        // The lookup would also find entries that were synced only since then.
         let is_held = (recent && !is_sample) || on_disk(!binds(later, &slot, &self.buffer));
         if is_held {
             Ok(())
         } else {
-            Err((Oracle::Held, format!("replica {by} says {content} before its guard is on disk")))
+            Err((Oracle::Held, format!("replica {by} sends {content} before its guard entry is on disk")))
         }
     }
 }
 
-/// Whether a guard, encoded, or floors above its slot stand in these bytes.
+/// Whether the bytes contain an encoded guard entry, or floors above its slot.
 fn binds(bytes: &[u8], slot: &Slot, guard: &[u8]) -> bool {
     memmem::find(bytes, guard).is_some()
         || highest_floor(bytes, slot.kind).is_some_and(|floor| slot.view < floor)
 }
 
-/// The highest floor of a kind that stands in these bytes: the kind, a view, and then no height as in a statement.
+/// Returns the highest floor of a kind in the bytes: the kind, a view, and then no height as in a statement.
 fn highest_floor(bytes: &[u8], kind: Kind) -> Option<View> {
     let needle = kind.to_bytes();
     let floors = memmem::find_iter(bytes, &needle).filter_map(|at| {
@@ -167,13 +171,13 @@ mod tests {
         Content { kind, view: View(view), height: Height(4), statement: Some(statement), is_once }
     }
 
-    fn oracle(verdict: Verdict) -> Option<Oracle> {
+    fn oracle(verdict: Judged) -> Option<Oracle> {
         verdict.err().map(|(oracle, _)| oracle)
     }
 
     #[test]
-    fn a_second_subject_for_a_slot_is_noticed() {
-        let mut promises = Promises::new(2);
+    fn second_subject_for_a_slot_is_found() {
+        let mut promises = PromiseOracle::new(2);
         let mut synced = |_| true;
         assert_eq!(promises.leaves(R1, &content(1, 7, true), b"", &mut synced), Ok(()));
         assert_eq!(promises.leaves(R1, &content(1, 7, true), b"", &mut synced), Ok(()), "said again");
@@ -195,8 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_before_it_is_synced_is_noticed() {
-        let mut promises = Promises::new(2);
+    fn promise_that_leaves_before_its_sync_is_found() {
+        let mut promises = PromiseOracle::new(2);
         let mut never = |_| false;
         let encoded = content(1, 7, true).statement.unwrap().to_bytes();
         promises.synced(R1, &[b"before", &encoded[..], b"after"].concat());
@@ -208,11 +212,11 @@ mod tests {
         assert_eq!(oracle(promises.leaves(R1, &content(2, 9, true), b"", &mut never)), Some(Oracle::Held));
     }
 
-    /// What was synced long ago and leaves before the next sync of its turn is looked up on the disk, where only what was
-    /// synced by then counts.
+    /// A promise that leaves before the next sync of its turn may have been synced long ago. The disk is looked up,
+    /// and only bytes synced by then count.
     #[test]
-    fn what_binds_only_since_it_has_left_does_not_count() {
-        let mut promises = Promises::new(2);
+    fn guard_entry_synced_after_departure_does_not_count() {
+        let mut promises = PromiseOracle::new(2);
         let mut now = |counts| counts;
         let held = content(1, 7, true);
         let encoded = held.statement.unwrap().to_bytes();
@@ -226,10 +230,11 @@ mod tests {
         assert_eq!(promises.leaves(R1, &content(3, 7, true), &floors, &mut survived), Ok(()));
     }
 
-    /// Floors above a slot bind as its guard does; the slot above it is another matter, and so is a guard of that one.
+    /// Floors above a slot bind like its guard entry. A slot above the floors is not bound, and a guard entry of that
+    /// slot is no floor.
     #[test]
-    fn a_slot_that_was_reserved_is_held() {
-        let mut promises = Promises::new(2);
+    fn reserved_slot_is_held() {
+        let mut promises = PromiseOracle::new(2);
         let mut never = |_| false;
         let floors = Floors { height: Height(2), views: vec![(Kind::new("vote"), View(5))] };
         let next = Statement::new(Kind::new("vote"), View(8), Height(0), Digest([7; 32]));

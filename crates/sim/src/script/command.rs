@@ -1,80 +1,79 @@
-//! What a script can say.
+//! The commands of scripts.
 
 use super::expect::Expect;
-use super::rules::{Act, Rule};
-use super::words::{self, Words, number, span};
+use super::rules::{Rule, RuleAction};
+use super::tokens::{self, Tokens, number, span};
 use crate::Byzantine;
 use crate::disk::Costs;
-use crate::model::Op;
+use crate::disk::Survives;
+use crate::link_conditions::LinkConditions;
 use crate::secs;
 use crate::settings::{Settings, Transport};
-use crate::weather::Weather;
-use crate::world::Survives;
 use quorate_consensus::Entry;
+use quorate_history::Op;
 use quorate_types::{Height, ReplicaId, View};
 
 const WORLD: &str = "world protocol=P [n=4] [clients=1] [seed=1] [delay=1ms] [sync=0] [checkpoint=16] [window=32] \
                      [twin=R] [datagrams]";
 
-/// All commands: how each is written, and what it does.
+/// All commands: syntax and effect.
 pub const COMMANDS: [(&str, &str); 19] = [
     (
         WORLD,
-        "makes the world, whose messages all take equally long; a second later, when all replicas stand and the \
-         clients have their sessions, the script's time begins",
+        "makes the world, in which every message takes equally long; the script's time begins a second later, when \
+         all replicas are connected and the clients have their sessions",
     ),
     (
         "show KIND …",
-        "messages of these kinds are in the trace from now on, also the host's, such as `host.checkpoint`",
+        "adds messages of these kinds to the trace from now on, also the host's, such as `host.checkpoint`",
     ),
-    ("hide KIND …", "they are not"),
+    ("hide KIND …", "leaves them out"),
     (
         "client C put KEY VALUE",
-        "a client submits an operation; there are also `get KEY`, `delete KEY`, `add KEY NUMBER` and `cas KEY OLD NEW`",
+        "submits an operation; there are also `get KEY`, `delete KEY`, `add KEY NUMBER` and `cas KEY OLD NEW`",
     ),
-    ("run SPAN", "time goes on: `run 5ms`"),
+    ("run SPAN", "runs for this time: `run 5ms`"),
     (
         "run until height H [on R …] [within SPAN]",
-        "until these replicas, or all that run and are honest, have executed so much; 10 s at most if not said otherwise",
+        "runs until these replicas, or all running honest ones, have executed this height; for 10 s at most unless \
+         `within` is given",
     ),
     (
         "run until view V [on R …] [within SPAN]",
-        "until they are in this view or a later one, and it has begun",
+        "runs until they are in this view or a later one, and it has begun",
     ),
     (
         "run until stable H [on R …] [within SPAN]",
-        "until their last stable checkpoint is this one or a later one",
+        "runs until their last stable checkpoint is this one or a later one",
     ),
-    ("run until answered [within SPAN]", "until every operation so far has its answer"),
+    ("run until answered [within SPAN]", "runs until every operation so far has its answer"),
     (
         "crash R … [keep nothing|some|everything]",
-        "these machines lose power; of what was not synced, this is left: nothing if not said otherwise",
+        "cuts the power of these machines; `keep` selects the unsynced bytes that survive, by default none",
     ),
-    ("start R …", "they are started again on what their disks have"),
-    (
-        "cut A … | B … [| …]",
-        "nothing passes between these parts any more; parts are of replicas, and of clients as `c0`",
-    ),
+    ("start R …", "starts them again on their disks"),
+    ("cut A … | B … [| …]", "cuts the links between these parts; a part has replicas, and clients as `c0`"),
     (
         "drop A … -> B … [KIND …]",
-        "what these send to those is lost from now on, of these kinds if any are named; `*` is everybody",
+        "drops messages from the first replicas to the second ones from now on, of these kinds if any are named; `*` \
+         means all",
     ),
-    ("hold A … -> B … [KIND …]", "the same, and it waits for `release`"),
-    ("delay SPAN A … -> B … [KIND …]", "the same, and it leaves later"),
-    ("heal", "cuts, drops and delays end"),
-    ("release", "holds end, and what was held leaves"),
+    ("hold A … -> B … [KIND …]", "holds such messages until `release`"),
+    ("delay SPAN A … -> B … [KIND …]", "delays such messages"),
+    ("heal", "ends cuts, drops and delays"),
+    ("release", "ends holds, and sends the held messages"),
     (
         "twin R to A … | B …",
-        "the first of the two replicas under one key speaks to these, the second to those; before, only the first speaks, to all",
+        "selects the receivers of each of the two replicas under one key; before, only the first sends, to all",
     ),
     (
         "expect …",
-        "fails unless it is so: `height H`, `view V`, `stable H`, each with `[on R …]`; `running R …`, `down R …`, \
-         `answered N`, `waiting N`, `sent KIND N` since the world began, `refused N`",
+        "fails unless the condition holds: `height H`, `view V`, `stable H`, each with `[on R …]`; `running R …`, \
+         `down R …`, `answered N`, `waiting N`, `sent KIND N` since the world began, `refused N`",
     ),
 ];
 
-/// Longest span that a `run until` waits if nothing else is said.
+/// Default limit of a `run until`.
 const WITHIN_NS: u64 = secs(10);
 
 /// One command.
@@ -96,7 +95,7 @@ pub(super) enum Command {
     Expect(Expect),
 }
 
-/// What is waited for.
+/// The condition that ends a `run until`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Until {
     Height(Height, Vec<ReplicaId>),
@@ -105,7 +104,7 @@ pub(super) enum Until {
     Answered,
 }
 
-/// The world of a script as its first command names it.
+/// The world of a script, as its first command describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     protocol: String,
@@ -123,29 +122,29 @@ pub(super) struct Scene {
 
 impl Command {
     /// # Errors
-    /// What was expected, and what is there instead.
+    /// Returns an error with the expected and the found word.
     pub(super) fn parse(line: &str) -> Result<Self, String> {
-        let mut words = Words::of(line);
-        let name = words.next("a command")?;
+        let mut tokens = Tokens::of(line);
+        let name = tokens.next("a command")?;
         let command = match name {
-            "world" => Self::World(Box::new(Scene::parse(&mut words)?)),
-            "show" => Self::Show(kinds(&mut words)?),
-            "hide" => Self::Hide(kinds(&mut words)?),
-            "client" => Self::Client(words.client()?, operation(&mut words)?),
-            "run" => run(&mut words)?,
-            "crash" => crash(&mut words)?,
-            "start" => Self::Start(words.some_replicas()?),
-            "cut" => Self::Cut(parts(&mut words)?),
+            "world" => Self::World(Box::new(Scene::parse(&mut tokens)?)),
+            "show" => Self::Show(kinds(&mut tokens)?),
+            "hide" => Self::Hide(kinds(&mut tokens)?),
+            "client" => Self::Client(tokens.client()?, operation(&mut tokens)?),
+            "run" => run(&mut tokens)?,
+            "crash" => crash(&mut tokens)?,
+            "start" => Self::Start(tokens.some_replicas()?),
+            "cut" => Self::Cut(parts(&mut tokens)?),
             "heal" => Self::Heal,
             "release" => Self::Release,
-            "drop" => Self::Rule(Rule::parse(Act::Drop, &mut words)?),
-            "hold" => Self::Rule(Rule::parse(Act::Hold, &mut words)?),
+            "drop" => Self::Rule(Rule::parse(RuleAction::Drop, &mut tokens)?),
+            "hold" => Self::Rule(Rule::parse(RuleAction::Hold, &mut tokens)?),
             "delay" => {
-                let span = span(words.next("a span of time, such as `5ms`")?)?;
-                Self::Rule(Rule::parse(Act::Delay(span), &mut words)?)
+                let span = span(tokens.next("a span of time, such as `5ms`")?)?;
+                Self::Rule(Rule::parse(RuleAction::Delay(span), &mut tokens)?)
             }
-            "twin" => twin(&mut words)?,
-            "expect" => Self::Expect(Expect::parse(&mut words)?),
+            "twin" => twin(&mut tokens)?,
+            "expect" => Self::Expect(Expect::parse(&mut tokens)?),
             other => {
                 let mut known: Vec<&str> =
                     COMMANDS.iter().filter_map(|(usage, _)| usage.split_whitespace().next()).collect();
@@ -154,7 +153,7 @@ impl Command {
             }
         };
         let mut usages = COMMANDS.iter().filter(|(usage, _)| usage.split_whitespace().next() == Some(name));
-        words.end().map_err(|what| match (usages.next(), usages.next()) {
+        tokens.end().map_err(|what| match (usages.next(), usages.next()) {
             (Some((usage, _)), None) => format!("{what}: {usage}"),
             _ => what,
         })?;
@@ -162,14 +161,14 @@ impl Command {
     }
 }
 
-fn kinds(words: &mut Words<'_>) -> Result<Vec<String>, String> {
-    let first = words.next("a kind of messages, such as `commit`")?;
-    Ok(std::iter::once(first).chain(words.rest()).map(str::to_owned).collect())
+fn kinds(tokens: &mut Tokens<'_>) -> Result<Vec<String>, String> {
+    let first = tokens.next("a kind of messages, such as `commit`")?;
+    Ok(std::iter::once(first).chain(tokens.rest()).map(str::to_owned).collect())
 }
 
-fn operation(words: &mut Words<'_>) -> Result<Op, String> {
-    let name = words.next("an operation, such as `put k v`")?;
-    let mut word = |what: &str| words.next(what).map(str::to_owned);
+fn operation(tokens: &mut Tokens<'_>) -> Result<Op, String> {
+    let name = tokens.next("an operation, such as `put k v`")?;
+    let mut word = |what: &str| tokens.next(what).map(str::to_owned);
     let op = match name {
         "put" => Op::Put { key: word("a key")?, value: word("a value")? },
         "get" => Op::Get { key: word("a key")? },
@@ -181,26 +180,26 @@ fn operation(words: &mut Words<'_>) -> Result<Op, String> {
     Ok(op)
 }
 
-fn run(words: &mut Words<'_>) -> Result<Command, String> {
-    if !words.take("until") {
-        return Ok(Command::Run(span(words.next("a span of time, or `until`")?)?));
+fn run(tokens: &mut Tokens<'_>) -> Result<Command, String> {
+    if !tokens.take("until") {
+        return Ok(Command::Run(span(tokens.next("a span of time, or `until`")?)?));
     }
-    let until = match words.next("height, view, stable or answered")? {
-        "height" => Until::Height(Height(words.number("a height")?), words.on()?),
-        "view" => Until::View(View(words.number("a view")?), words.on()?),
-        "stable" => Until::Stable(Height(words.number("a height")?), words.on()?),
+    let until = match tokens.next("height, view, stable or answered")? {
+        "height" => Until::Height(Height(tokens.number("a height")?), tokens.on()?),
+        "view" => Until::View(View(tokens.number("a view")?), tokens.on()?),
+        "stable" => Until::Stable(Height(tokens.number("a height")?), tokens.on()?),
         "answered" => Until::Answered,
         other => return Err(format!("expected height, view, stable or answered, not `{other}`")),
     };
     let within =
-        if words.take("within") { span(words.next("a span of time, such as `2s`")?)? } else { WITHIN_NS };
+        if tokens.take("within") { span(tokens.next("a span of time, such as `2s`")?)? } else { WITHIN_NS };
     Ok(Command::RunUntil(until, within))
 }
 
-fn crash(words: &mut Words<'_>) -> Result<Command, String> {
-    let ids = words.some_replicas()?;
-    let survives = if words.take("keep") {
-        match words.next("nothing, some or everything")? {
+fn crash(tokens: &mut Tokens<'_>) -> Result<Command, String> {
+    let ids = tokens.some_replicas()?;
+    let survives = if tokens.take("keep") {
+        match tokens.next("nothing, some or everything")? {
             "nothing" => Survives::Nothing,
             "some" => Survives::Some,
             "everything" => Survives::Everything,
@@ -212,8 +211,8 @@ fn crash(words: &mut Words<'_>) -> Result<Command, String> {
     Ok(Command::Crash(ids, survives))
 }
 
-fn parts(words: &mut Words<'_>) -> Result<Vec<Vec<String>>, String> {
-    let rest = words.rest();
+fn parts(tokens: &mut Tokens<'_>) -> Result<Vec<Vec<String>>, String> {
+    let rest = tokens.rest();
     let parts: Vec<Vec<String>> = rest
         .split(|word| *word == "|")
         .map(|part| part.iter().map(|word| (*word).to_owned()).collect())
@@ -224,16 +223,16 @@ fn parts(words: &mut Words<'_>) -> Result<Vec<Vec<String>>, String> {
     Ok(parts)
 }
 
-fn twin(words: &mut Words<'_>) -> Result<Command, String> {
-    let id = words.replica()?;
-    words.demand("to")?;
-    let first = words.replicas();
-    words.demand("|")?;
-    Ok(Command::Twin(id, first, words.replicas()))
+fn twin(tokens: &mut Tokens<'_>) -> Result<Command, String> {
+    let id = tokens.replica()?;
+    tokens.demand("to")?;
+    let first = tokens.replicas();
+    tokens.demand("|")?;
+    Ok(Command::Twin(id, first, tokens.replicas()))
 }
 
 impl Scene {
-    fn parse(words: &mut Words<'_>) -> Result<Self, String> {
+    fn parse(tokens: &mut Tokens<'_>) -> Result<Self, String> {
         let mut scene = Self {
             protocol: String::new(),
             n: None,
@@ -246,7 +245,7 @@ impl Scene {
             twin: None,
             transport: Transport::Links,
         };
-        for word in words.rest() {
+        for word in tokens.rest() {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             match name {
                 "protocol" => value.clone_into(&mut scene.protocol),
@@ -258,11 +257,11 @@ impl Scene {
                 "checkpoint" => scene.checkpoint_every = number(value, "a number of heights")?,
                 "window" => scene.window = number(value, "a number of heights")?,
                 "twin" => {
-                    let id = words::replica(value);
+                    let id = tokens::replica(value);
                     scene.twin = Some(id.ok_or_else(|| format!("expected a replica, not `{value}`"))?);
                 }
                 "datagrams" if value.is_empty() => scene.transport = Transport::Datagrams,
-                _ => return Err(format!("`{word}` says nothing of a world: {}", WORLD)),
+                _ => return Err(format!("`{word}` is no setting of a world: {}", WORLD)),
             }
         }
         if scene.protocol.is_empty() {
@@ -271,7 +270,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// The settings of the world.
+    /// Returns the settings of the world.
     pub(super) fn open(&self, find: &dyn Fn(&str) -> Option<Entry>) -> Result<Settings, String> {
         let entry =
             find(&self.protocol).ok_or_else(|| format!("no protocol is named `{}`", self.protocol))?;
@@ -280,13 +279,13 @@ impl Scene {
             settings = settings.with_n(n);
         }
         settings.clients = self.clients;
-        settings.weather = Weather::constant(self.delay_ns);
+        settings.conditions = LinkConditions::constant(self.delay_ns);
         settings.costs = Costs { sync_ns: self.sync_ns, ..Costs::NONE };
         settings.checkpoint_every = self.checkpoint_every;
         settings.window = self.window;
         settings.transport = self.transport;
         if let Some(id) = self.twin {
-            settings.byzantine.insert(id, Byzantine::Twin);
+            settings.byzantine.replicas.insert(id, Byzantine::Twin);
         }
         Ok(settings)
     }

@@ -1,10 +1,10 @@
-//! What a script demands to be so, whatever its trace says.
+//! Conditions that a script demands beside its trace.
 
-use super::words::Words;
+use super::tokens::Tokens;
 use crate::world::World;
 use quorate_types::{Height, ReplicaId, View};
 
-/// See the module.
+/// A condition.
 #[derive(Clone, Debug)]
 pub(super) enum Expect {
     Height(Height, Vec<ReplicaId>),
@@ -19,27 +19,28 @@ pub(super) enum Expect {
 }
 
 impl Expect {
-    pub(super) fn parse(words: &mut Words<'_>) -> Result<Self, String> {
+    pub(super) fn parse(tokens: &mut Tokens<'_>) -> Result<Self, String> {
         const KNOWN: &str = "height, view, stable, running, down, answered, waiting, sent or refused";
-        Ok(match words.next(KNOWN)? {
-            "height" => Self::Height(Height(words.number("a height")?), words.on()?),
-            "view" => Self::View(View(words.number("a view")?), words.on()?),
-            "stable" => Self::Stable(Height(words.number("a height")?), words.on()?),
-            "running" => Self::Running(words.some_replicas()?),
-            "down" => Self::Down(words.some_replicas()?),
-            "answered" => Self::Answered(words.number("a number of operations")?),
-            "waiting" => Self::Waiting(words.number("a number of operations")?),
+        Ok(match tokens.next(KNOWN)? {
+            "height" => Self::Height(Height(tokens.number("a height")?), tokens.on()?),
+            "view" => Self::View(View(tokens.number("a view")?), tokens.on()?),
+            "stable" => Self::Stable(Height(tokens.number("a height")?), tokens.on()?),
+            "running" => Self::Running(tokens.some_replicas()?),
+            "down" => Self::Down(tokens.some_replicas()?),
+            "answered" => Self::Answered(tokens.number("a number of operations")?),
+            "waiting" => Self::Waiting(tokens.number("a number of operations")?),
             "sent" => {
-                let kind = words.next("a kind of messages, such as `commit`")?.to_owned();
-                Self::Sent(kind, words.number("a number of messages")?)
+                let kind = tokens.next("a kind of messages, such as `commit`")?.to_owned();
+                Self::Sent(kind, tokens.number("a number of messages")?)
             }
-            "refused" => Self::Refused(words.number("a number of messages")?),
+            "refused" => Self::Refused(tokens.number("a number of messages")?),
             other => return Err(format!("expected {KNOWN}, not `{other}`")),
         })
     }
 
     /// # Errors
-    /// What is so instead. `sent` and `refused`: messages of a kind, and all that were refused, since the script began.
+    /// Returns an error with the expected and the found value. `sent` returns the number of messages of a kind since
+    /// the script began, and `refused` is the number of refused messages.
     pub(super) fn check(
         &self,
         world: &World,
@@ -81,7 +82,7 @@ fn equal(what: &str, expected: u64, found: u64) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("expected {expected} {what}, found {found}")) }
 }
 
-/// Those that are named, or all that run and are honest.
+/// Returns the named replicas, or all running honest ones.
 pub(super) fn meant(world: &World, named: &[ReplicaId]) -> Vec<ReplicaId> {
     if named.is_empty() {
         return world.honest().filter(|id| world.is_running(*id)).collect();

@@ -1,4 +1,4 @@
-//! Golden scripts: a few commands to a small world, and below each of them what came of it, in one text file.
+//! Golden scripts: a few commands to a small world, each followed by its trace, in one text file.
 //!
 //! ```text
 //! # The good case.
@@ -10,88 +10,91 @@
 //!        1.000  r0  -> all        propose          v0 h2   A
 //! ```
 //!
-//! Commands begin at the margin ([`COMMANDS`] lists them), `#` begins a comment, what is indented is the trace: it is
-//! compared with what happens, or written. A script is for reading: messages of the host are left out unless a
-//! `show` names them, blocks are called A, B, … in the order in which they turn up, and time is counted in
-//! milliseconds from the moment at which the world stood still for the first time.
+//! Commands begin at the margin; [`COMMANDS`] lists them. `#` begins a comment. Indented lines are the trace, which
+//! is compared or rewritten.
+//!
+//! A script is for reading. Host messages are left out unless a `show` names them. Blocks are called A, B, … in the
+//! order of their first appearance. Time is counted in milliseconds from the first moment at which the world stood
+//! still.
 
 mod command;
 mod expect;
-mod eyes;
+mod observer;
+mod player;
 mod rules;
-mod stage;
-mod teller;
+mod script_trace;
 #[cfg(test)]
 mod tests;
-mod words;
+mod tokens;
 
 pub use command::COMMANDS;
 
 use command::Command;
+use player::Player;
 use quorate_consensus::Entry;
-use stage::Stage;
 use std::fmt::Write as _;
 
-/// What a script cannot be played for.
+/// An error of a script.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {what}")]
-pub struct Trouble {
-    /// The line, from 1.
+pub struct ScriptError {
+    /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// A description of the error.
     pub what: String,
-    /// What was played up to there.
+    /// The text that was played up to there.
     pub played: String,
 }
 
-/// Plays a script: its text again, each command with the trace that it causes. `find` knows protocols by their names.
+/// Plays a script. Returns its text with the trace that each command causes. `find` finds protocols by name.
 ///
 /// # Errors
-/// When a command makes no sense, something that was expected is not so, or an oracle finds something.
-pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, Trouble> {
+/// Returns an error when a command is malformed, a condition does not hold, or an oracle fires.
+pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, ScriptError> {
     let mut played = String::new();
-    let mut stage: Option<Stage> = None;
+    let mut player: Option<Player> = None;
     let mut last = 0;
     for (index, line) in text.lines().enumerate() {
         last = index.saturating_add(1);
         if line.starts_with([' ', '\t']) {
             continue; // Of the trace that is made anew.
         }
-        let trouble = |what: String, played: &str| Trouble { line: last, what, played: played.to_owned() };
-        let command = words::without_comment(line);
+        let trouble =
+            |what: String, played: &str| ScriptError { line: last, what, played: played.to_owned() };
+        let command = tokens::without_comment(line);
         if command.is_empty() {
             let _ = writeln!(played, "{}", line.trim_end());
             continue;
         }
         let _ = writeln!(played, "{}", line.trim_end());
         let command = Command::parse(command).map_err(|what| trouble(what, &played))?;
-        let result = match (command, &mut stage) {
+        let result = match (command, &mut player) {
             (Command::World(settings), None) => {
-                settings.open(find).and_then(Stage::new).map(|new| stage = Some(new))
+                settings.open(find).and_then(Player::new).map(|new| player = Some(new))
             }
-            (Command::World(_), Some(_)) => Err("there is a world already: one script, one world".to_owned()),
+            (Command::World(_), Some(_)) => Err("there is already a world: a script has only one".to_owned()),
             (_, None) => Err("a script begins with its world, such as `world protocol=pbft`".to_owned()),
-            (command, Some(stage)) => stage.carry_out(command, last),
+            (command, Some(player)) => player.carry_out(command, last),
         };
-        for told in stage.iter_mut().flat_map(Stage::told) {
-            let _ = writeln!(played, "    {told}");
+        for line in player.iter_mut().flat_map(Player::take_lines) {
+            let _ = writeln!(played, "    {line}");
         }
         result.map_err(|what| trouble(what, &played))?;
     }
-    for told in stage.iter_mut().flat_map(Stage::rest) {
-        let _ = writeln!(played, "    {told}");
+    for line in player.iter_mut().flat_map(Player::rest) {
+        let _ = writeln!(played, "    {line}");
     }
-    let done = match &stage {
-        Some(stage) => stage.check_rules(),
+    let done = match &player {
+        Some(player) => player.check_rules(),
         None => {
             Err((last.max(1), "a script begins with its world, such as `world protocol=pbft`".to_owned()))
         }
     };
-    done.map_err(|(line, what)| Trouble { line, what, played: played.clone() })?;
+    done.map_err(|(line, what)| ScriptError { line, what, played: played.clone() })?;
     Ok(played)
 }
 
-/// Where two texts begin to differ, for people; `None` where they are the same.
+/// Returns the first difference between two texts, for people; `None` where they are equal.
 #[must_use]
 pub fn first_difference(written: &str, played: &str) -> Option<String> {
     let (mut old, mut new) = (written.lines(), played.lines());

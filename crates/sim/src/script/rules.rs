@@ -1,12 +1,12 @@
-//! What becomes of what replicas send to each other: the rules of a script.
+//! The rules of a script about messages between replicas.
 
-use super::words::Words;
+use super::tokens::Tokens;
 use crate::frame::{Frame, Verdict};
 use quorate_types::ReplicaId;
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Act {
+pub(super) enum RuleAction {
     Drop,
     Hold,
     Delay(u64),
@@ -15,27 +15,27 @@ pub(super) enum Act {
 /// A rule of a script.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
-    pub(super) act: Act,
-    /// Empty: everybody.
+    pub(super) act: RuleAction,
+    /// Senders; empty: all.
     from: Vec<ReplicaId>,
-    /// Empty: everybody.
+    /// Receivers; empty: all.
     to: Vec<ReplicaId>,
-    /// Empty: everything.
+    /// Kinds; empty: all.
     kinds: Vec<String>,
 }
 
 impl Rule {
-    pub(super) fn parse(act: Act, words: &mut Words<'_>) -> Result<Self, String> {
-        let who = |words: &mut Words<'_>| {
-            if words.take("*") { Ok(Vec::new()) } else { words.some_replicas() }
+    pub(super) fn parse(act: RuleAction, tokens: &mut Tokens<'_>) -> Result<Self, String> {
+        let who = |tokens: &mut Tokens<'_>| {
+            if tokens.take("*") { Ok(Vec::new()) } else { tokens.some_replicas() }
         };
-        let from = who(words)?;
-        words.demand("->")?;
-        let to = who(words)?;
-        Ok(Self { act, from, to, kinds: words.rest().into_iter().map(str::to_owned).collect() })
+        let from = who(tokens)?;
+        tokens.demand("->")?;
+        let to = who(tokens)?;
+        Ok(Self { act, from, to, kinds: tokens.rest().into_iter().map(str::to_owned).collect() })
     }
 
-    /// The replicas that it names.
+    /// Returns the replicas that the rule names.
     pub(super) fn names(&self) -> Vec<ReplicaId> {
         self.from.iter().chain(&self.to).copied().collect()
     }
@@ -49,50 +49,50 @@ impl Rule {
     }
 }
 
-/// The rules that were made, also those that have ended.
+/// All rules of a script, including ended ones.
 #[derive(Default, Debug)]
-pub(super) struct Rules(Vec<Made>);
+pub(super) struct Rules(Vec<ActiveRule>);
 
 #[derive(Debug)]
-struct Made {
+struct ActiveRule {
     rule: Rule,
     line: usize,
-    /// Whether it has ever done anything.
+    /// Whether the rule has ever applied.
     has_acted: bool,
     is_over: bool,
 }
 
 impl Rules {
     pub(super) fn add(&mut self, rule: Rule, line: usize) {
-        self.0.push(Made { rule, line, has_acted: false, is_over: false });
+        self.0.push(ActiveRule { rule, line, has_acted: false, is_over: false });
     }
 
-    /// What becomes of a frame: the first rule that covers it decides.
-    pub(super) fn judge(&mut self, frame: &Frame) -> Option<Act> {
+    /// Returns the action for a frame: that of the first rule that covers it.
+    pub(super) fn judge(&mut self, frame: &Frame) -> Option<RuleAction> {
         let made = self.0.iter_mut().find(|made| !made.is_over && made.rule.covers(frame))?;
         made.has_acted = true;
         Some(made.rule.act)
     }
 
-    /// Those that hold end, or all others.
+    /// Ends the rules that hold messages, or all others.
     pub(super) fn end(&mut self, holds: bool) {
         for made in &mut self.0 {
-            made.is_over |= (made.rule.act == Act::Hold) == holds;
+            made.is_over |= (made.rule.act == RuleAction::Hold) == holds;
         }
     }
 
-    /// A rule that nothing was ever sent for is a mistake in the script: its line.
+    /// Returns the line of a rule that never applied, which is a mistake in the script.
     pub(super) fn idle(&self) -> Option<usize> {
         self.0.iter().find(|made| !made.has_acted).map(|made| made.line)
     }
 }
 
-impl From<Act> for Verdict {
-    fn from(act: Act) -> Self {
+impl From<RuleAction> for Verdict {
+    fn from(act: RuleAction) -> Self {
         match act {
-            Act::Drop => Self::Drop,
-            Act::Hold => Self::Hold,
-            Act::Delay(span) => Self::Delay(span),
+            RuleAction::Drop => Self::Drop,
+            RuleAction::Hold => Self::Hold,
+            RuleAction::Delay(span) => Self::Delay(span),
         }
     }
 }

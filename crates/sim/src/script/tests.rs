@@ -1,9 +1,9 @@
-//! What needs no protocol: words, columns, differences. Scripts themselves are played by the tests of the protocols.
+//! Tests without a protocol: tokens, columns, differences. The tests of the protocols play the scripts.
 
 use super::command::{Command, Until};
-use super::rules::Act;
-use super::teller::{Sighting, Teller};
-use super::words::{place, span, without_comment};
+use super::rules::RuleAction;
+use super::script_trace::{ObservedFrame, ScriptTrace};
+use super::tokens::{place, span, without_comment};
 use super::*;
 use crate::frame::{Content, Frame};
 use bytes::Bytes;
@@ -23,7 +23,7 @@ fn spans_have_units() {
 }
 
 #[test]
-fn places_are_replicas_and_after_them_clients() {
+fn places_are_replicas_followed_by_clients() {
     assert_eq!(
         [place("0", 4), place("r3", 4), place("c0", 4), place("c2", 4)],
         [Some(0), Some(3), Some(4), Some(6)]
@@ -33,7 +33,7 @@ fn places_are_replicas_and_after_them_clients() {
 }
 
 #[test]
-fn lists_end_where_something_else_begins() {
+fn lists_end_at_another_word() {
     match Command::parse("run until height 3 on 0 r2 within 7s").unwrap() {
         Command::RunUntil(Until::Height(height, on), within) => {
             assert_eq!((height, on, within), (Height(3), vec![ReplicaId(0), ReplicaId(2)], 7_000_000_000));
@@ -44,12 +44,12 @@ fn lists_end_where_something_else_begins() {
         Command::Rule(rule) => rule,
         other => panic!("{other:?}"),
     };
-    assert_eq!((rule.act, rule.names()), (Act::Drop, vec![ReplicaId(0), ReplicaId(1)]));
+    assert_eq!((rule.act, rule.names()), (RuleAction::Drop, vec![ReplicaId(0), ReplicaId(1)]));
 }
 
-/// Every command that is listed is known by its name.
+/// Every listed command parses by its name.
 #[test]
-fn the_list_of_commands_is_complete() {
+fn listed_commands_are_complete() {
     for (usage, _) in COMMANDS {
         let name = usage.split_whitespace().next().unwrap();
         let said = Command::parse(name).map_or_else(|why| why, |command| format!("{command:?}"));
@@ -57,7 +57,7 @@ fn the_list_of_commands_is_complete() {
     }
 }
 
-fn sighting(at: u64, to: u16, subject: u8, act: Option<Act>) -> Sighting {
+fn observed(at: u64, to: u16, subject: u8, act: Option<RuleAction>) -> ObservedFrame {
     let statement = Statement::new(Kind::new("vote"), View(2), Height(7), Digest([subject; 32]));
     let content = Content {
         kind: Kind::new("vote"),
@@ -68,56 +68,56 @@ fn sighting(at: u64, to: u16, subject: u8, act: Option<Act>) -> Sighting {
     };
     let (from, to, body) = (ReplicaId(1), ReplicaId(to), Bytes::from(vec![subject]));
     let (lane, frame_type) = (Lane::Consensus, frame::PROTOCOL);
-    Sighting::of(Time(at), &Frame { from, to, lane, frame_type, body, content }, act)
+    ObservedFrame::of(Time(at), &Frame { from, to, lane, frame_type, body, content }, act)
 }
 
 #[test]
 fn one_frame_to_several_is_one_line_and_blocks_have_letters() {
-    let mut teller = Teller::new(4, Time(1_000), &[]);
-    let mut all = sighting(2_000_000, 0, 9, None);
-    assert!(all.joins(&sighting(2_000_000, 2, 9, None)) && all.joins(&sighting(2_000_000, 3, 9, None)));
-    assert!(!all.joins(&sighting(2_000_000, 3, 8, None)), "another block");
-    assert!(!all.joins(&sighting(2_000_000, 3, 9, Some(Act::Drop))), "another fate");
-    assert!(!all.joins(&sighting(2_000_001, 3, 9, None)), "another time");
-    teller.sends(&all);
-    teller.sends(&sighting(2_000_000, 3, 8, Some(Act::Drop)));
-    teller.sends(&sighting(1_500_000, 3, 9, Some(Act::Hold)).released(Time(3_000_000)));
-    teller.happens(Time(1_001_000), "c0", "asks", "get k");
-    assert_eq!(teller.told(Time(1_900_000)), ["   1.000  c0  asks          get k"]);
+    let mut trace = ScriptTrace::new(4, Time(1_000), &[]);
+    let mut all = observed(2_000_000, 0, 9, None);
+    assert!(all.joins(&observed(2_000_000, 2, 9, None)) && all.joins(&observed(2_000_000, 3, 9, None)));
+    assert!(!all.joins(&observed(2_000_000, 3, 8, None)), "another block");
+    assert!(!all.joins(&observed(2_000_000, 3, 9, Some(RuleAction::Drop))), "another fate");
+    assert!(!all.joins(&observed(2_000_001, 3, 9, None)), "another time");
+    trace.sends(&all);
+    trace.sends(&observed(2_000_000, 3, 8, Some(RuleAction::Drop)));
+    trace.sends(&observed(1_500_000, 3, 9, Some(RuleAction::Hold)).released(Time(3_000_000)));
+    trace.happens(Time(1_001_000), "c0", "asks", "get k");
+    assert_eq!(trace.take_lines(Time(1_900_000)), ["   1.000  c0  asks          get k"]);
     let lines = [
         "   1.999  r1  -> all        vote             v2 h7   A",
         "   1.999  r1  -x r3         vote             v2 h7   B   lost",
         "   2.999  r1  -> r3         vote             v2 h7   A",
     ];
-    assert_eq!(teller.told(Time(u64::MAX)), lines);
+    assert_eq!(trace.take_lines(Time(u64::MAX)), lines);
 }
 
 #[test]
-fn nobody_is_shown_what_nobody_wants() {
-    let mut teller = Teller::new(4, Time::ZERO, &[Kind::new("vote")]);
-    let mut lines = |change: &dyn Fn(&mut Teller)| {
-        change(&mut teller);
-        teller.sends(&sighting(1, 3, 9, None));
-        teller.replies(Time(1), ReplicaId(0), 0, "reply");
-        teller.told(Time(1)).len()
+fn hidden_kinds_are_not_shown() {
+    let mut trace = ScriptTrace::new(4, Time::ZERO, &[Kind::new("vote")]);
+    let mut lines = |change: &dyn Fn(&mut ScriptTrace)| {
+        change(&mut trace);
+        trace.sends(&observed(1, 3, 9, None));
+        trace.replies(Time(1), ReplicaId(0), 0, "reply");
+        trace.take_lines(Time(1)).len()
     };
     assert_eq!(lines(&|_| {}), 1, "votes belong to no block here");
-    assert_eq!(lines(&|teller| teller.show("vote")), 2);
-    assert_eq!(lines(&|teller| teller.hide("reply")), 1);
-    assert_eq!(lines(&|teller| teller.hide("vote")), 0);
+    assert_eq!(lines(&|trace| trace.show("vote")), 2);
+    assert_eq!(lines(&|trace| trace.hide("reply")), 1);
+    assert_eq!(lines(&|trace| trace.hide("vote")), 0);
 }
 
 #[test]
-fn texts_differ_where_they_begin_to() {
+fn first_difference_is_found() {
     assert_eq!(first_difference("a\nb\n", "a\nb"), None);
     let shown = |written, played| first_difference(written, played).unwrap();
     assert_eq!(shown("a\nb", "a\nc"), "line 2\n  written: b\n  played:  c");
     assert_eq!(shown("a", "a\nc"), "line 2\n  written: (the end)\n  played:  c");
 }
 
-/// Scripts are written by hand: whatever stands in a line, it is a command or an error.
+/// People write scripts by hand, so any line is either a command or an error.
 #[test]
-fn lines_that_nobody_would_write_are_errors() {
+fn malformed_lines_are_errors() {
     let lines: Vec<&[u8]> = COMMANDS.iter().map(|(line, _)| line.as_bytes()).collect();
     let (mut rng, mut taken) = (Rng::new(5), 0u32);
     for _ in 0..40_000 {

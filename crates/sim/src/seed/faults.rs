@@ -1,42 +1,45 @@
-//! The faults of a standard run: of the network, of machines and their disks, and of clients. They meet honest and
-//! Byzantine replicas alike, and are over when the run heals.
+//! The faults of a standard run: of the network, of machines and their disks, and of clients. They affect honest and
+//! Byzantine replicas alike, and end when the run heals.
 
-use super::HEAL_NS;
-use super::synchrony::Bounded;
-use crate::disk::Trouble;
-use crate::fault::{Class, Fault};
-use crate::front::{Change, Front, Places};
+use super::synchrony::BoundedFaults;
+use crate::disk::{DiskTrouble, Survives};
+use crate::fault::{Fault, FaultClass};
+use crate::network_fault::{Change, NetworkFault};
+use crate::places::Places;
 use crate::settings::Transport;
-use crate::world::{Plan, Survives, World};
+use crate::world::{Plan, World};
 use crate::{ms, secs};
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
-/// Faults last between these.
+/// Time of the heal.
+pub(super) const HEAL_NS: u64 = secs(40);
+/// Shortest and longest duration of a fault.
 const FAULT_NS: (u64, u64) = (ms(300), secs(7));
 /// Classes that every run draws from.
-const CLASSES: [Class; 4] = [Class::Network, Class::Process, Class::Disk, Class::Client];
-/// How often a rogue client does what it does, in the mean.
-const ROGUE_NS: u64 = ms(400);
+const CLASSES: [FaultClass; 4] =
+    [FaultClass::Network, FaultClass::Process, FaultClass::Disk, FaultClass::Client];
+/// Mean interval between actions of a Byzantine client.
+const BYZANTINE_CLIENT_NS: u64 = ms(400);
 
-/// Draws faults and plans them.
-pub(super) struct Faults {
+/// A planner that draws faults and schedules them.
+pub(super) struct FaultPlanner {
     pub(super) n: usize,
     pub(super) clients: usize,
     pub(super) transport: Transport,
     pub(super) rng: Rng,
     pub(super) next: u64,
-    /// When the first of them begins.
+    /// Beginning of the first fault.
     pub(super) first: Time,
-    /// Replicas that may lose what they were told is safe: as many as are left of the f.
+    /// Replicas that may lose durable data: as many as the Byzantine ones leave of the f.
     pub(super) may_forget: Vec<ReplicaId>,
-    /// Whom faults may meet, where the protocol is a synchronous one; everybody else where it is not.
-    pub(super) bounded: Option<Bounded>,
+    /// Replicas that faults may affect in a synchronous protocol. `None`: every replica.
+    pub(super) bounded: Option<BoundedFaults>,
 }
 
-impl Faults {
-    /// Plans all of a run. How many there are of each.
+impl FaultPlanner {
+    /// Plans all faults of a run. Returns the number of each.
     pub(super) fn plan(&mut self, world: &mut World) -> BTreeMap<Fault, u32> {
         let mut all = self.draw();
         let again = self.rng.between(1, 5);
@@ -50,54 +53,54 @@ impl Faults {
             let count: &mut u32 = counts.entry(fault).or_default();
             *count = count.saturating_add(1);
         }
-        self.plan_adrift(world);
+        self.plan_exempt(world);
         counts
     }
 
-    /// One fault of each class at least, and a crash among them.
+    /// Draws at least one fault of each class, with a crash among them.
     fn draw(&mut self) -> Vec<Fault> {
         let mut drawn = Vec::new();
         for class in CLASSES {
-            // What makes a replica forget has to meet one that may.
+            // A fault that loses durable data has to affect a replica that may lose it.
             let meets = |fault: &Fault| !fault.breaks_promises() || !self.may_forget.is_empty();
             let suits = |fault: &Fault| suits(*fault, self.transport) && self.meets_somebody(*fault);
             let mut pool: Vec<Fault> = Fault::drawn(class).filter(meets).filter(suits).collect();
             self.rng.shuffle(&mut pool);
-            let most = if class == Class::Client { 1 } else { 3 };
+            let most = if class == FaultClass::Client { 1 } else { 3 };
             let count = usize::try_from(self.rng.between(1, most)).unwrap_or(1);
             drawn.extend(pool.into_iter().take(count));
         }
         if !drawn.iter().any(|fault| fault.is_crash()) {
-            let crashes = Fault::drawn(Class::Process).filter(|fault| fault.is_crash());
+            let crashes = Fault::drawn(FaultClass::Process).filter(|fault| fault.is_crash());
             let crashes: Vec<Fault> = crashes.filter(|fault| self.meets_somebody(*fault)).collect();
             drawn.extend(self.rng.pick(&crashes));
         }
         drawn
     }
 
-    /// Plans one.
+    /// Plans one fault.
     fn one(&mut self, world: &mut World, fault: Fault) {
         let span = self.rng.between(FAULT_NS.0, FAULT_NS.1);
         let latest = HEAL_NS.saturating_sub(span);
-        // Half of them last until everything heals: without, there would be nothing left to recover from.
+        // Half of the faults last until the heal: otherwise nothing would be left to recover from.
         let from = Time(if self.rng.chance(500_000) { latest } else { self.rng.between(secs(1), latest) });
         let to = from.plus(span);
         self.first = self.first.min(from);
         match fault.class() {
             _ if self.bounded.is_some() => self.one_bounded(world, fault, from, to),
-            Class::Network => self.network(world, fault, from, to),
-            Class::Process => self.process(world, fault, from, to),
-            Class::Disk => self.disk(world, fault, from, to),
+            FaultClass::Network => self.network(world, fault, from, to),
+            FaultClass::Process => self.process(world, fault, from, to),
+            FaultClass::Disk => self.disk(world, fault, from, to),
             _ => self.client(world, fault, from, to),
         }
     }
 
-    /// Whether anybody may be met by this.
+    /// Whether the fault may affect any replica.
     fn meets_somebody(&self, fault: Fault) -> bool {
         self.bounded.as_ref().is_none_or(|bounded| bounded.suits(fault))
     }
 
-    /// Whom a fault meets.
+    /// Returns the replica that a fault affects.
     pub(super) fn replica(&mut self) -> ReplicaId {
         let Self { bounded, rng, .. } = self;
         let member = bounded.as_mut().and_then(|bounded| bounded.pick(rng));
@@ -108,7 +111,7 @@ impl Faults {
         ReplicaId(u16::try_from(self.rng.index(self.n)).unwrap_or(0))
     }
 
-    /// Two different replicas.
+    /// Returns two different replicas.
     fn pair(&mut self) -> (ReplicaId, ReplicaId) {
         let first = self.rng.index(self.n);
         let step = self.rng.index(self.n.saturating_sub(1)).saturating_add(1);
@@ -125,7 +128,7 @@ impl Faults {
         }
     }
 
-    /// Moments between two, so far from each other in the mean; at least one.
+    /// Returns moments in a span with this mean distance: at least one.
     pub(super) fn moments(&mut self, from: Time, to: Time, pause_ns: u64) -> Vec<Time> {
         let mut moments = vec![from];
         let mut at = from;
@@ -155,9 +158,9 @@ impl Faults {
                 let (deaf, other) = self.pair();
                 world.plan(from, Plan::HalfOpen(deaf, other, to));
             }
-            weather => {
-                let front = self.front(weather, to);
-                world.plan(from, Plan::Begin(number, front));
+            conditions => {
+                let network_fault = self.network_fault(conditions, to);
+                world.plan(from, Plan::Begin(number, network_fault));
                 world.plan(to, Plan::End(number));
             }
         }
@@ -195,7 +198,7 @@ impl Faults {
             Fault::Kill => {
                 world.plan(from, Plan::Crash(id, Survives::Cached));
                 world.plan(from.plus(self.rng.between(ms(1), secs(2))), Plan::Start(id));
-                // What waits in the cache is not safe yet: some machines lose their power as well.
+                // Unsynced writes in the cache are not safe yet, so some machines lose power as well.
                 if self.rng.chance(500_000) {
                     world.plan(
                         from.plus(self.rng.between(ms(1), secs(3))),
@@ -215,7 +218,7 @@ impl Faults {
     fn power_cut_in_turn(&mut self, world: &mut World, from: Time, to: Time) {
         let (id, survives, steps) = (self.replica(), self.survives(), self.rng.between(1, 60));
         world.plan(from, Plan::CrashAtStep(id, steps, survives));
-        // The first start may come before the fuse has burnt down, or while opening burns it down.
+        // The first start may come before the power has failed, or the power may fail during it.
         for start in [to, to.plus(secs(1)), to.plus(secs(3))] {
             world.plan(start, Plan::Start(id));
         }
@@ -224,7 +227,7 @@ impl Faults {
     fn power_cut_of_all(&mut self, world: &mut World, from: Time) {
         for id in world.replicas() {
             let survives = self.survives();
-            // All at one moment, or all within a blink.
+            // All replicas crash at one moment, or almost at one.
             let at = from.plus(if self.rng.chance(500_000) { 0 } else { self.rng.below(ms(5)) });
             world.plan(at, Plan::Crash(id, survives));
             world.plan(at.plus(self.rng.between(ms(100), secs(3))), Plan::Start(id));
@@ -233,13 +236,13 @@ impl Faults {
 
     pub(super) fn disk(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let trouble = match fault {
-            Fault::SlowDisk => Trouble::Slow,
-            Fault::FullDisk => Trouble::Full,
-            Fault::ReadError => Trouble::Reads,
-            Fault::SyncError => Trouble::Syncs,
+            Fault::SlowDisk => DiskTrouble::Slow,
+            Fault::FullDisk => DiskTrouble::Full,
+            Fault::ReadError => DiskTrouble::Reads,
+            Fault::SyncError => DiskTrouble::Syncs,
             Fault::TornWrite | Fault::LostWrite => {
                 let survives = if fault == Fault::TornWrite { Survives::Some } else { Survives::Nothing };
-                // Between a write and its sync: nothing is unsynced between two turns.
+                // The power fails between a write and its sync, because no write is unsynced between two turns.
                 let (id, steps) = (self.replica(), self.rng.between(1, 12));
                 world.plan(from, Plan::CrashAtStep(id, steps, survives));
                 for start in [to, to.plus(secs(1))] {
@@ -251,16 +254,16 @@ impl Faults {
         };
         let id = self.replica();
         world.plan(from, Plan::Disk(id, trouble));
-        if trouble == Trouble::Reads {
-            // Whoever opens reads.
+        if trouble == DiskTrouble::Reads {
+            // Opening a replica reads its disk.
             world.plan(from.plus(ms(1)), Plan::Crash(id, Survives::Cached));
             world.plan(from.plus(ms(100)), Plan::Start(id));
         }
-        world.plan(to, Plan::Disk(id, Trouble::None));
+        world.plan(to, Plan::Disk(id, DiskTrouble::None));
         world.plan(to.plus(ms(10)), Plan::Start(id));
     }
 
-    /// What is damaged for good meets one of those that may forget, and is noticed when it starts again.
+    /// Damages a replica that may lose durable data. The damage shows at its next start.
     fn damage(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let Some(id) = self.rng.pick(&self.may_forget).copied() else { return };
         if let Some(bounded) = &mut self.bounded {
@@ -281,8 +284,8 @@ impl Faults {
             return self.network(world, fault, from, to);
         }
         if fault != Fault::Disconnect {
-            for at in self.moments(from, to, ROGUE_NS) {
-                world.plan(at, Plan::Rogue(fault));
+            for at in self.moments(from, to, BYZANTINE_CLIENT_NS) {
+                world.plan(at, Plan::ByzantineClient(fault));
             }
             return;
         }
@@ -292,7 +295,7 @@ impl Faults {
         }
     }
 
-    /// Some replicas, not none and not all.
+    /// Returns some replicas: neither none nor all.
     fn some(&mut self) -> Places {
         let mut ids: Vec<usize> = (0..self.n).collect();
         self.rng.shuffle(&mut ids);
@@ -300,7 +303,7 @@ impl Faults {
         Places::of(ids.into_iter().take(usize::try_from(count).unwrap_or(1)))
     }
 
-    fn front(&mut self, fault: Fault, until: Time) -> Front {
+    fn network_fault(&mut self, fault: Fault, until: Time) -> NetworkFault {
         let replicas = Places::of(0..self.n);
         let one = Places::one(self.rng.index(self.n));
         let some = self.some();
@@ -314,7 +317,7 @@ impl Faults {
             _ if self.rng.chance(500_000) => (one, Places::ALL, true),
             _ => (Places::ALL, Places::ALL, false),
         };
-        Front { from, to, both_ways, change: self.change(fault, until), fault: whole(fault) }
+        NetworkFault { from, to, both_ways, change: self.change(fault, until), fault: whole(fault) }
     }
 
     pub(super) fn change(&mut self, fault: Fault, until: Time) -> Change {
@@ -336,8 +339,7 @@ impl Faults {
     }
 }
 
-/// Whether there is anything that a fault could happen to: only streams break or trickle, and nothing arrives twice on
-/// them.
+/// Whether the transport can have the fault. Only streams break or trickle, and they carry nothing twice.
 fn suits(fault: Fault, transport: Transport) -> bool {
     match fault {
         Fault::Churn | Fault::HalfOpen | Fault::SlowLoris => transport == Transport::Links,
@@ -346,7 +348,7 @@ fn suits(fault: Fault, transport: Transport) -> bool {
     }
 }
 
-/// Fronts that every message meets, and not only some.
+/// Returns the fault if it affects every message and not only some.
 pub(super) fn whole(fault: Fault) -> Option<Fault> {
     use Fault::{Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink, SlowLoris};
     let meets_all = [Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink, SlowLoris]

@@ -1,84 +1,89 @@
-//! The standard run that a seed names: so that "seeds" is a unit.
+//! The standard run of a seed, which makes seeds a unit of testing.
 //!
-//! The smallest committee that tolerates one fault (or as many replicas as asked for), four clients, at least 400
-//! operations; 40 s of virtual time with faults of at least four classes, among them a crash with a restart; then
-//! everything heals and at least 20 s follow in which the protocol has to do what it promises. In half of the seeds
-//! f replicas are Byzantine, from the beginning to the end; faults may meet all the others as well, because safety
-//! has to survive that, and all of them run and reach each other after the heal.
+//! A run has the smallest committee that tolerates one fault (or the requested number of replicas), four clients, and
+//! at least 400 operations. For 40 s of virtual time it has faults of at least four classes, among them a crash with
+//! a restart. Then everything heals, and for at least 20 s the protocol has to keep its promises.
+//!
+//! In half of the seeds f replicas are Byzantine from the beginning to the end. Faults may affect all others as well,
+//! because safety has to survive that. After the heal all of them run and reach each other.
 
-mod cast;
+mod bounded_faults;
+mod byzantine_choice;
 mod faults;
 pub(crate) mod synchrony;
 
-pub use cast::{Cast, Drawn};
+pub use byzantine_choice::{ByzantineChoice, ByzantineHosts};
 
 use crate::disk::Costs;
 use crate::fault::Fault;
+use crate::link_conditions::LinkConditions;
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
-use crate::settings::{BadSettings, Settings, Transport};
+use crate::settings::{BadSettings, Settings, Transport, is_synchronous};
 use crate::trace::Trace;
-use crate::weather::Weather;
 use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
-use faults::Faults;
+use faults::{FaultPlanner, HEAL_NS};
 use quorate_client::core::Audience;
 use quorate_consensus::Entry;
 use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
-use synchrony::{Bounded, draw_bound, draw_delays, is_synchronous};
+use synchrony::{BoundedFaults, draw_bound, draw_delays};
 
-/// When everything heals.
-const HEAL_NS: u64 = secs(40);
-/// When a run ends at the earliest.
+/// Earliest end of a run.
 const END_NS: u64 = secs(60);
-/// How long replicas may take to come to the same height once all clients have their answers.
+/// Longest time until all replicas are at one height once all clients have their answers.
 const SETTLE_NS: u64 = secs(20);
-/// How long after a heal leaders may still be replaced, and for how long it is seen to that they are not.
+/// Time after a heal in which leaders may still be replaced, and the following time in which they may not.
 const CALM_NS: u64 = secs(4);
-/// How much more log is kept for laggards where votes are signed, or many make up a quorum.
+/// Factor for the kept log where votes are signed, or where a quorum is large.
 const LARGE_LOG_FACTOR: u32 = 8;
-/// Operations that each of the four clients has before and after the heal: 400 in all at least.
+/// Smallest and largest number of operations of each of the four clients before the heal.
 const OPERATIONS_BEFORE: (u64, u64) = (88, 94);
 const OPERATIONS_AFTER: u32 = 12;
-/// Every so-manyth seed replays what its replicas go through: it costs such a run about a quarter more.
+/// Interval between seeds that replay their replicas. Such a run takes about a quarter longer.
 const REPLAY_EVERY: u64 = 10;
 
-/// One standard run, ready to begin.
-pub struct Standard {
+/// A standard run before its first event.
+pub struct StandardRun {
     world: World,
     faults: BTreeMap<Fault, u32>,
     workload: Workload,
     outage_ns: u64,
 }
 
-impl Standard {
-    /// The run of a seed.
+impl StandardRun {
+    /// Prepares the run of a seed.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
+    /// Returns an error when the protocol does not support this number of replicas.
     pub fn new(entry: &Entry, n: Option<usize>, seed: u64) -> Result<Self, BadSettings> {
-        Self::with(entry, n, Cast::Drawn, seed)
+        Self::with(entry, n, ByzantineChoice::Drawn, seed)
     }
 
-    /// The run of a seed, with other Byzantine hosts than those that it draws.
+    /// Prepares the run of a seed with this choice of Byzantine hosts.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
-    pub fn with(entry: &Entry, n: Option<usize>, cast: Cast, seed: u64) -> Result<Self, BadSettings> {
-        Self::with_trace(entry, n, cast, seed, Trace::default())
+    /// Returns an error when the protocol does not support this number of replicas.
+    pub fn with(
+        entry: &Entry,
+        n: Option<usize>,
+        hosts: ByzantineChoice,
+        seed: u64,
+    ) -> Result<Self, BadSettings> {
+        Self::with_trace(entry, n, hosts, seed, Trace::default())
     }
 
-    /// As [`Standard::with`], with a trace that somebody may be reading from the beginning.
+    /// Prepares the run with a trace that may have a reader.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
+    /// Returns an error when the protocol does not support this number of replicas.
     pub fn with_trace(
         entry: &Entry,
         n: Option<usize>,
-        cast: Cast,
+        hosts: ByzantineChoice,
         seed: u64,
         trace: Trace,
     ) -> Result<Self, BadSettings> {
@@ -87,25 +92,26 @@ impl Standard {
         if let Some(n) = n {
             settings = settings.with_n(n);
         }
-        // Each view change writes a NEW-VIEW of a quorum of view changes, and where votes are signed certificates for all
-        // of the window in each of these: for the same heights the log takes more room, and one record does.
+        // Each view change writes a NEW-VIEW with a quorum of view changes. With signed votes, each of these has
+        // certificates for all of the window. The same heights then need more log, and so does one record.
         if entry.spec.votes_are_signed || settings.n > 4 {
-            settings.keep_bytes = settings.keep_bytes.saturating_mul(u64::from(LARGE_LOG_FACTOR));
-            settings.segment_bytes = settings.segment_bytes.saturating_mul(LARGE_LOG_FACTOR);
+            settings.storage.keep_bytes =
+                settings.storage.keep_bytes.saturating_mul(u64::from(LARGE_LOG_FACTOR));
+            settings.storage.segment_bytes = settings.storage.segment_bytes.saturating_mul(LARGE_LOG_FACTOR);
         }
-        // Where the leader cannot be replaced, it has to be honest.
+        // A leader that cannot be replaced has to be honest.
         let spared = u16::from(!entry.spec.replaces_leader);
-        let drawn = cast.draw(seed, settings.n, settings.f, spared);
-        (settings.byzantine, settings.coalition) = (drawn.who, drawn.as_one);
-        settings.rogues = 1;
+        let drawn = hosts.draw(seed, settings.n, settings.f, spared);
+        (settings.byzantine.replicas, settings.byzantine.coalition) = (drawn.who, drawn.as_one);
+        settings.byzantine.clients = 1;
         if is_synchronous(entry) {
             draw_delays(&mut settings, &mut rng);
         }
         let mut world = World::with_trace(settings, trace)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
-        // Of one to so many operations are the bundles. With fewer in each there are more heights, which is what takes time.
+        // A bundle has one to this many operations. Smaller bundles mean more heights, which cost time.
         let together_max = rng.between(3, 10);
-        // The workload goes on for about as long as the faults do.
+        // The workload lasts about as long as the faults.
         let bundles = operations.saturating_mul(2) / together_max.saturating_add(1);
         let workload = Workload {
             operations: u32::try_from(operations).unwrap_or(u32::MAX),
@@ -115,12 +121,12 @@ impl Standard {
             keys: rng.between(2, 6),
         };
         world.load_all(workload);
-        let bounded = is_synchronous(entry).then(|| Bounded::draw(world.settings(), &mut rng));
+        let bounded = is_synchronous(entry).then(|| BoundedFaults::draw(world.settings(), &mut rng));
         let may_forget = match &bounded {
             Some(bounded) => bounded.may_forget(world.settings()),
             None => may_forget(&world, spared, &mut rng),
         };
-        let mut faults = Faults {
+        let mut faults = FaultPlanner {
             n: world.settings().n,
             clients: world.settings().clients,
             transport: world.settings().transport,
@@ -131,31 +137,36 @@ impl Standard {
             bounded,
         };
         let planned = faults.plan(&mut world);
-        let began = if world.settings().byzantine.is_empty() { faults.first } else { Time::ZERO };
+        let began = if world.settings().byzantine.replicas.is_empty() { faults.first } else { Time::ZERO };
         Ok(Self { outage_ns: HEAL_NS.saturating_sub(began.0), world, faults: planned, workload })
     }
 
-    /// How many replicas and how many clients there are.
+    /// Returns the number of replicas and of clients.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.world.settings().n, self.world.settings().clients.saturating_add(1))
     }
 
-    /// The world, for who wants to read along.
+    /// Returns the world, for a test that wants to change or observe it.
     pub fn world(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// Runs it.
+    /// Runs the seed.
     #[must_use]
     pub fn run(self) -> Report {
         let Self { world, faults, workload, outage_ns } = self;
-        Report::of(world, faults, |world, recovered_ns| go(world, workload, outage_ns, recovered_ns))
+        Report::of(world, faults, |world, recovered_ns| run_phases(world, workload, outage_ns, recovered_ns))
     }
 }
 
-/// The run itself: faults, heal, and what has to follow.
-fn go(world: &mut World, workload: Workload, outage_ns: u64, recovered_ns: &mut u64) -> Result<(), Failure> {
+/// Runs the phases: faults, heal, recovery.
+fn run_phases(
+    world: &mut World,
+    workload: Workload,
+    outage_ns: u64,
+    recovered_ns: &mut u64,
+) -> Result<(), Failure> {
     world.run_until(Time(HEAL_NS))?;
     let bound = world.recovery(outage_ns, secs(2));
     heal(
@@ -164,12 +175,12 @@ fn go(world: &mut World, workload: Workload, outage_ns: u64, recovered_ns: &mut 
         bound,
         recovered_ns,
     )?;
-    calm(world)?;
+    check_leaders_stay(world)?;
     world.run_until(Time(END_NS))?;
-    close(world)
+    finish(world)
 }
 
-/// Everything heals: within the bound something new has to be answered, and then all of it.
+/// Heals everything. A new operation has to be answered within the bound, and then all of them.
 pub(crate) fn heal(
     world: &mut World,
     workload: Workload,
@@ -179,13 +190,13 @@ pub(crate) fn heal(
     let healed_at = world.now();
     world.heal();
     world.disarm();
-    world.watch_for_circles();
+    world.watch_for_livelock();
     for id in world.replicas() {
         world.plan(world.now(), Plan::Start(id));
     }
     let before = world.history().records().len();
     world.load_all(workload);
-    // What was under way may end by itself: something new has to be answered.
+    // Operations in flight may end by themselves, so the bound is about a new one.
     let is_new =
         |world: &World| world.history().records().iter().skip(before).any(|record| record.answered.is_some());
     world.run_while("a new operation is answered", bound.0, |world| !is_new(world))?;
@@ -196,8 +207,8 @@ pub(crate) fn heal(
     world.run_while("all sound replicas are at the same height", SETTLE_NS, |world| !world.is_level())
 }
 
-/// When everything has healed and everybody is there, leaders are replaced no more.
-pub(crate) fn calm(world: &mut World) -> Result<(), Failure> {
+/// Checks that leaders are not replaced once everything has healed and every replica is sound.
+pub(crate) fn check_leaders_stay(world: &mut World) -> Result<(), Failure> {
     let are_all_sound = |world: &World| world.sound().count() >= world.settings().n;
     world.run_for(CALM_NS)?;
     if !are_all_sound(world) {
@@ -205,35 +216,34 @@ pub(crate) fn calm(world: &mut World) -> Result<(), Failure> {
     }
     let before = world.view_changes();
     world.run_for(CALM_NS)?;
-    // Whoever chooses its victim late may strike a leader just now.
+    // An adaptive host may corrupt a leader just now.
     if !are_all_sound(world) {
         return Ok(());
     }
     let changes = world.view_changes().saturating_sub(before);
-    let what =
-        format!("leaders stay when nothing goes wrong any more: {changes} view changes in {CALM_NS} ns");
+    let what = format!("leaders are not replaced without a fault: {changes} view changes in {CALM_NS} ns");
     world.check(Oracle::Liveness, &what, changes == 0)
 }
 
-/// The end of a run: a fresh client reads every key, and everybody has the same state.
-pub(crate) fn close(world: &mut World) -> Result<(), Failure> {
+/// Ends a run: a fresh client reads every key, and all replicas have the same state.
+pub(crate) fn finish(world: &mut World) -> Result<(), Failure> {
     world.read_back()?;
     world.run_while("all sound replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
     world.check_settled()
 }
 
-/// Honest replicas that may forget: with the Byzantine ones there are f of them at most.
+/// Returns honest replicas that may lose durable data. Together with the Byzantine ones there are at most f.
 fn may_forget(world: &World, spared: u16, rng: &mut Rng) -> Vec<ReplicaId> {
     let settings = world.settings();
-    let left = settings.f.saturating_sub(settings.byzantine.len());
-    let is_free = |id: &ReplicaId| id.0 >= spared && !settings.byzantine.contains_key(id);
+    let left = settings.f.saturating_sub(settings.byzantine.replicas.len());
+    let is_free = |id: &ReplicaId| id.0 >= spared && !settings.byzantine.replicas.contains_key(id);
     let mut ids: Vec<ReplicaId> = world.replicas().filter(is_free).collect();
     rng.shuffle(&mut ids);
     ids.truncate(left);
     ids
 }
 
-/// Settings that differ from seed to seed.
+/// Draws the settings of a seed.
 fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     let mut settings = Settings::new(entry, seed);
     if is_synchronous(entry) {
@@ -243,22 +253,22 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     }
     settings.scheme = if rng.chance(10_000) { Scheme::Ed25519 } else { Scheme::Cheap };
     if !is_synchronous(entry) {
-        settings.weather = Weather {
+        settings.conditions = LinkConditions {
             delay_ns: rng.between(50_000, ms(3)),
             jitter_ns: rng.between(20_000, ms(2)),
-            delay_ns_max: settings.delta_ns,
-            ..Weather::GOOD
+            delay_ns_max: settings.parameters.delta_ns,
+            ..LinkConditions::GOOD
         };
         settings.costs =
             Costs { sync_ns: rng.between(50_000, ms(2)), wake_ns: rng.between(0, ms(2)), ..Costs::USUAL };
     }
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
-    // Nobody may fall behind what is kept, as long as there is no transfer of state, and view changes take room.
-    settings.keep_bytes = rng.between(3 << 19, 4 << 20);
-    settings.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
+    // No replica may lag behind the kept log while there is no state transfer, and view changes take room.
+    settings.storage.keep_bytes = rng.between(3 << 19, 4 << 20);
+    settings.storage.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);
-    settings.audience = match rng.between(0, 3) {
+    settings.client.audience = match rng.between(0, 3) {
         0 => Audience::All,
         1 => Audience::One(ReplicaId(u16::try_from(rng.index(settings.n)).unwrap_or(0))),
         _ => Audience::Leader,
@@ -274,26 +284,26 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
 /// Runs a seed.
 ///
 /// # Errors
-/// When so many replicas do not suit the protocol.
+/// Returns an error when the protocol does not support this number of replicas.
 pub fn run(entry: &Entry, n: Option<usize>, seed: u64) -> Result<Report, BadSettings> {
-    Ok(Standard::new(entry, n, seed)?.run())
+    Ok(StandardRun::new(entry, n, seed)?.run())
 }
 
-/// A failure that says how to see it again.
+/// Returns the command that repeats the run of a seed.
 #[must_use]
 pub fn again(protocol: &str, n: Option<usize>, seed: u64) -> String {
-    again_with(protocol, n, Cast::Drawn, seed)
+    again_with(protocol, n, ByzantineChoice::Drawn, seed)
 }
 
-/// As [`again`], where other Byzantine hosts were asked for than the seed draws.
+/// Returns the command that repeats the run of a seed with this choice of Byzantine hosts.
 #[must_use]
-pub fn again_with(protocol: &str, n: Option<usize>, cast: Cast, seed: u64) -> String {
+pub fn again_with(protocol: &str, n: Option<usize>, hosts: ByzantineChoice, seed: u64) -> String {
     let n = n.map(|n| format!(" --n {n}")).unwrap_or_default();
-    let cast = if cast == Cast::Drawn { String::new() } else { format!(" --byzantine {cast}") };
-    format!("cargo run --release -- sim --protocol {protocol}{n}{cast} --seed {seed}")
+    let hosts = if hosts == ByzantineChoice::Drawn { String::new() } else { format!(" --byzantine {hosts}") };
+    format!("cargo run --release -- sim --protocol {protocol}{n}{hosts} --seed {seed}")
 }
 
-/// Whether a failure is about what a protocol promises only after a heal.
+/// Whether a failure concerns a promise that holds only after a heal.
 #[must_use]
 pub fn is_liveness(failure: &Failure) -> bool {
     failure.oracle == Oracle::Liveness

@@ -1,270 +1,125 @@
-//! What is different in the run of a synchronous protocol: such a protocol promises nothing where messages of honest
-//! replicas are late, or more than f replicas are away.
+//! The run of a synchronous protocol. Such a protocol promises nothing while messages of honest replicas are late, or
+//! while more than f replicas are away.
 //!
-//! So faults meet f replicas that are fixed for the run, and no others; all else that varies stays within Δ. The Byzantine
-//! hosts are these f where the seed draws any. Where faults make messages late, nothing is promised to whom they meet from
-//! then on, but for two cases: who merely stands still or is slow handles everything that has come before its timers; and
-//! with the guard on a replica that is late to *all* of its peers notices.
+//! So faults affect f replicas that are fixed for the run, and no others. Everything else that varies stays within Δ.
+//! Byzantine hosts belong to these f where the seed draws any.
+//!
+//! A replica whose messages a fault makes late is exempt from then on, with two exceptions. A replica that merely
+//! pauses or is slow handles all input before its timers. And with the guard on, a replica that is late to *all* of
+//! its peers notices it.
 
-use super::faults::Faults;
-use crate::delays::{Bodies, Climate, Delays};
+use crate::delays::{Bodies, DelayPattern, Delays};
 use crate::disk::Costs;
-use crate::fault::{Class, Fault};
-use crate::front::{Change, Front, Places};
+use crate::fault::{Fault, FaultClass};
+use crate::link_conditions::LinkConditions;
 use crate::ms;
-use crate::settings::{Settings, Transport};
-use crate::weather::Weather;
-use crate::world::{Plan, World};
-use quorate_consensus::{Entry, Model};
+use crate::settings::{Parameters, Settings, Transport};
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 
-/// The parameter that says how long a synchronous protocol waits before it proposes an empty block.
+/// The parameter for the time before a synchronous protocol proposes an empty block.
 pub(crate) const HEARTBEAT: &str = "heartbeat_ms";
-/// So many Δ in one of four seeds, as by default. The exam's parameters say 2, with which a cluster is never idle for so
-/// long that its guard looks on more seldom.
+/// Number of Δ between empty blocks in one of four seeds, as by default. The exam's parameters have 2, with which a
+/// cluster is never idle for long enough that its guard checks less often.
 const LONG_HEARTBEAT_DELTAS: u64 = 20;
-/// Clocks of honest replicas differ by so many millionths at most: what the exam's parameters say.
-const DRIFT_PPM_MAX: u64 = 1_000;
-/// Replicas that lose power together are back within so many Δ; the exam's parameters say 20.
-const BACK_WITHIN_DELTAS: u64 = 17;
-/// A replica that was away when all lost their power, or goes soon after, may be too late to be asked what it knows.
-const AWAY_BEFORE_DELTAS: u64 = 5;
-const AWAY_AFTER_DELTAS: u64 = 50;
-
-/// Whether this protocol rests on a bound on delays.
-pub(crate) fn is_synchronous(entry: &Entry) -> bool {
-    entry.spec.model == Model::Synchrony
-}
-
-/// Δ, and what is small beside it.
+/// Draws Δ and everything that is small compared with it.
 pub(crate) fn draw_bound(settings: &mut Settings, rng: &mut Rng) {
     settings.transport = Transport::Links;
-    settings.guarded = rng.chance(500_000);
-    settings.delta_ns = ms(rng.between(6, 10).saturating_mul(10));
-    // Apart from what else the seed decides, which stays as it was without.
+    settings.parameters.guarded = rng.chance(500_000);
+    settings.parameters.delta_ns = ms(rng.between(6, 10).saturating_mul(10));
+    // A generator of its own keeps everything else that the seed decides as it is.
     if Rng::new(settings.seed ^ 0x4ea7_bea7).chance(250_000) {
-        let heartbeat_ms = settings.delta_ns.saturating_mul(LONG_HEARTBEAT_DELTAS) / ms(1);
+        let heartbeat_ms = settings.parameters.delta_ns.saturating_mul(LONG_HEARTBEAT_DELTAS) / ms(1);
         settings.set(HEARTBEAT, i64::try_from(heartbeat_ms).unwrap_or(i64::MAX));
     }
-    let link_ns = Delays::link_ns(settings.delta_ns);
-    settings.weather = Weather {
+    let link_ns = Delays::link_ns(settings.parameters.delta_ns);
+    settings.conditions = LinkConditions {
         delay_ns: rng.between(10_000, link_ns / 3),
         jitter_ns: rng.between(5_000, link_ns / 10),
         delay_ns_max: link_ns,
-        ..Weather::GOOD
+        ..LinkConditions::GOOD
     };
     settings.costs =
         Costs { sync_ns: rng.between(20_000, 200_000), wake_ns: rng.between(0, 300_000), ..Costs::USUAL };
 }
 
-/// Delays within the bound, when it is known who is Byzantine.
+/// Draws delays within the bound. The Byzantine replicas are already drawn.
 pub(crate) fn draw_delays(settings: &mut Settings, rng: &mut Rng) {
     let mut ids: Vec<ReplicaId> = (0..u16::try_from(settings.n).unwrap_or(0)).map(ReplicaId).collect();
     rng.shuffle(&mut ids);
     let first = ids.first().copied().unwrap_or(ReplicaId(0));
     let second = ids.get(1).copied().unwrap_or(first);
-    let climate = match rng.below(6) {
-        0 => Climate::Even(u32::try_from(rng.below(1_000_000)).unwrap_or(0)),
-        1 => Climate::Direction(first, second),
-        2 => Climate::Replica(first),
-        _ => Climate::Changing,
+    let pattern = match rng.below(6) {
+        0 => DelayPattern::Even(u32::try_from(rng.below(1_000_000)).unwrap_or(0)),
+        1 => DelayPattern::Direction(first, second),
+        2 => DelayPattern::Replica(first),
+        _ => DelayPattern::Changing,
     };
-    // Where nobody lies bodies are there before their headers.
-    let are_there = settings.byzantine.is_empty() && rng.chance(500_000);
+    // Without Byzantine replicas, bodies arrive before their headers.
+    let are_there = settings.byzantine.replicas.is_empty() && rng.chance(500_000);
     let bodies = if are_there { Bodies::AreThere } else { Bodies::MayLack };
-    settings.delays = Some(Delays::within(settings.delta_ns, settings.guarded, bodies, climate));
+    settings.delays =
+        Some(Delays::within(settings.parameters.delta_ns, settings.parameters.guarded, bodies, pattern));
 }
 
-/// Whom faults may meet.
-pub(super) struct Bounded {
-    /// At most f, with those that are corrupted later.
+/// The replicas that faults may affect.
+pub(super) struct BoundedFaults {
+    /// At most f replicas, together with those that are corrupted later.
     members: Vec<ReplicaId>,
-    guarded: bool,
-    delta_ns: u64,
-    /// Who was met last.
-    met: ReplicaId,
-    /// Who is away, and when.
-    away: Vec<(ReplicaId, Time, Time)>,
-    /// When all lose power.
-    cuts: Vec<Time>,
+    pub(super) guarded: bool,
+    pub(super) delta_ns: u64,
+    /// The last affected replica.
+    pub(super) met: ReplicaId,
+    /// Replicas that are away, with beginning and end.
+    pub(super) away: Vec<(ReplicaId, Time, Time)>,
+    /// Times at which all replicas lose power.
+    pub(super) cuts: Vec<Time>,
 }
 
-impl Bounded {
-    /// Draws them: Byzantine hosts first.
+impl BoundedFaults {
+    /// Draws the replicas: Byzantine hosts first.
     pub(super) fn draw(settings: &Settings, rng: &mut Rng) -> Self {
         let is_later = |kind: &crate::Byzantine| *kind == crate::Byzantine::Adaptive;
-        // Whoever will lead when it is corrupted takes the place of an adaptive host.
-        let later = settings.byzantine.values().filter(|kind| is_later(kind)).count();
-        let liars = settings.byzantine.iter().filter(|(_, kind)| !is_later(kind)).map(|(id, _)| *id);
+        // The leader that an adaptive host will corrupt takes the host's place.
+        let later = settings.byzantine.replicas.values().filter(|kind| is_later(kind)).count();
+        let liars = settings.byzantine.replicas.iter().filter(|(_, kind)| !is_later(kind)).map(|(id, _)| *id);
         let mut members: Vec<ReplicaId> = liars.collect();
         let all = (0..u16::try_from(settings.n).unwrap_or(0)).map(ReplicaId);
-        let mut others: Vec<ReplicaId> = all.filter(|id| !settings.byzantine.contains_key(id)).collect();
+        let mut others: Vec<ReplicaId> =
+            all.filter(|id| !settings.byzantine.replicas.contains_key(id)).collect();
         rng.shuffle(&mut others);
         members.extend(others);
         members.truncate(settings.f.saturating_sub(later));
         let met = members.first().copied().unwrap_or(ReplicaId(0));
-        let Settings { guarded, delta_ns, .. } = *settings;
+        let Parameters { guarded, delta_ns, .. } = settings.parameters;
         Self { members, guarded, delta_ns, met, away: Vec::new(), cuts: Vec::new() }
     }
 
-    /// Whether this may happen to anybody.
+    /// Whether the fault may affect any replica.
     pub(super) fn suits(&self, fault: Fault) -> bool {
         use Fault::{ClockDrift, Duplication, LeaderCut, Partition, PowerCutOfAll};
         let cuts_others = matches!(fault, Partition | LeaderCut | Duplication);
-        let meets_all = matches!(fault, ClockDrift | PowerCutOfAll) || fault.class() == Class::Client;
+        let meets_all = matches!(fault, ClockDrift | PowerCutOfAll) || fault.class() == FaultClass::Client;
         !cuts_others && (meets_all || !self.members.is_empty())
     }
 
-    /// Honest replicas that may forget what they were told is safe.
+    /// Returns honest replicas that may lose durable data.
     pub(super) fn may_forget(&self, settings: &Settings) -> Vec<ReplicaId> {
-        self.members.iter().copied().filter(|id| !settings.byzantine.contains_key(id)).collect()
+        self.members.iter().copied().filter(|id| !settings.byzantine.replicas.contains_key(id)).collect()
     }
 
-    /// One of those that faults may meet.
+    /// Draws one of the replicas.
     pub(super) fn pick(&mut self, rng: &mut Rng) -> Option<ReplicaId> {
         self.met = rng.pick(&self.members).copied()?;
         Some(self.met)
     }
 
-    /// It has met this one.
+    /// Records the affected replica.
     pub(super) fn meets(&mut self, id: ReplicaId) {
         self.met = id;
     }
 
-    fn deltas(&self, count: u64) -> u64 {
+    pub(super) fn deltas(&self, count: u64) -> u64 {
         self.delta_ns.saturating_mul(count)
-    }
-}
-
-impl Faults {
-    /// Plans one fault of a synchronous protocol.
-    pub(super) fn one_bounded(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
-        match (fault, fault.class()) {
-            (Fault::ClockDrift, _) => {
-                let id = self.any_replica();
-                let ppm = i64::try_from(self.rng.between(100, DRIFT_PPM_MAX)).unwrap_or(0);
-                let sign = if self.rng.chance(500_000) { -1 } else { 1 };
-                world.plan(from, Plan::Drift(id, ppm.saturating_mul(sign)));
-                world.plan(to, Plan::Drift(id, 0));
-            }
-            (Fault::PowerCutOfAll, _) => self.cut_all_within_bound(world, from),
-            (_, Class::Network) => self.network_bounded(world, fault, from, to),
-            (_, Class::Process | Class::Disk) => {
-                if fault.class() == Class::Process {
-                    self.process(world, fault, from, to);
-                } else {
-                    self.disk(world, fault, from, to);
-                }
-                self.note_met(world, fault, from, to);
-            }
-            _ => self.client(world, fault, from, to),
-        }
-    }
-
-    /// Who was met may be away meanwhile, or be promised nothing from then on.
-    fn note_met(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
-        let Some(bounded) = &mut self.bounded else { return };
-        match fault {
-            Fault::SlowDisk | Fault::SlowExecutor => {}
-            // What came while it stood still it handles when it goes on, but in several turns, and timers do not wait for
-            // all of them.
-            Fault::Pause if !bounded.guarded => world.plan(from, Plan::Adrift(bounded.met)),
-            // It may never be opened again.
-            fault if fault.breaks_promises() => bounded.away.push((bounded.met, from, Time(u64::MAX))),
-            // The last start that is planned for any of them.
-            _ => bounded.away.push((bounded.met, from, to.plus(ms(3_500)))),
-        }
-    }
-
-    /// All lose their power within a blink, and are back in time for each other.
-    fn cut_all_within_bound(&mut self, world: &mut World, from: Time) {
-        let Some(bounded) = &mut self.bounded else { return };
-        bounded.cuts.push(from);
-        let (blink, back) = (Delays::link_ns(bounded.delta_ns), bounded.deltas(BACK_WITHIN_DELTAS));
-        for id in world.replicas() {
-            let survives = self.survives();
-            let at = from.plus(if self.rng.chance(500_000) { 0 } else { self.rng.below(blink) });
-            world.plan(at, Plan::Crash(id, survives));
-            world.plan(at.plus(self.rng.between(ms(10), back)), Plan::Start(id));
-        }
-    }
-
-    /// Whoever has a fault of its own when all lose power may not be back in time: it counts among the f.
-    pub(super) fn plan_adrift(&mut self, world: &mut World) {
-        let Some(bounded) = &self.bounded else { return };
-        let (before, after) = (bounded.deltas(AWAY_BEFORE_DELTAS), bounded.deltas(AWAY_AFTER_DELTAS));
-        for cut in &bounded.cuts {
-            let is_near = |from: Time, to: Time| from <= cut.plus(after) && *cut <= to.plus(before);
-            for (id, ..) in bounded.away.iter().filter(|(_, from, to)| is_near(*from, *to)) {
-                world.plan(*cut, Plan::Adrift(*id));
-            }
-        }
-    }
-
-    /// A fault of the network, at one of those that faults may meet.
-    fn network_bounded(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
-        let number = self.next;
-        self.next = number.saturating_add(1);
-        let id = self.replica();
-        let guarded = self.bounded.as_ref().is_some_and(|bounded| bounded.guarded);
-        // With the guard on a replica that is late to all others notices, so it keeps what it is promised.
-        let notices = guarded && matches!(fault, Fault::Isolation | Fault::OneWay | Fault::Delay);
-        match &mut self.bounded {
-            Some(bounded) if notices => bounded.away.push((id, from, to)),
-            _ => world.plan(from, Plan::Adrift(id)),
-        }
-        match fault {
-            Fault::Churn => {
-                for at in self.moments(from, to, ms(150)) {
-                    let other = self.other(id);
-                    world.plan(at, Plan::Disconnect(id, other));
-                }
-            }
-            Fault::HalfOpen => {
-                let other = self.other(id);
-                let (deaf, other) = if self.rng.chance(500_000) { (id, other) } else { (other, id) };
-                world.plan(from, Plan::HalfOpen(deaf, other, to));
-            }
-            _ => {
-                let front = if notices { self.late(fault, id, to) } else { self.front_at(fault, id, to) };
-                world.plan(from, Plan::Begin(number, front));
-                world.plan(to, Plan::End(number));
-            }
-        }
-    }
-
-    /// Another replica.
-    fn other(&mut self, id: ReplicaId) -> ReplicaId {
-        let step = self.rng.index(self.n.saturating_sub(1)).saturating_add(1);
-        let place = id.index().saturating_add(step).checked_rem(self.n).unwrap_or(0);
-        ReplicaId(u16::try_from(place).unwrap_or(0))
-    }
-
-    /// All that one replica says, or all that it says and hears, comes late from that moment on.
-    fn late(&mut self, fault: Fault, id: ReplicaId, until: Time) -> Front {
-        let delta_ns = self.bounded.as_ref().map_or(0, |bounded| bounded.delta_ns);
-        let change = match fault {
-            Fault::Delay => {
-                let by_ns = self.rng.between(delta_ns.saturating_add(1), delta_ns.saturating_mul(5));
-                Change::Late { by_ns, until: Time::ZERO }
-            }
-            _ => Change::Late { by_ns: 0, until },
-        };
-        let (one, both_ways) = (Places::one(id.index()), fault != Fault::OneWay);
-        Front { from: one, to: one.others(), both_ways, change, fault: Some(fault) }
-    }
-
-    /// A front that meets one replica.
-    fn front_at(&mut self, fault: Fault, id: ReplicaId, until: Time) -> Front {
-        let one = Places::one(id.index());
-        let replicas = Places(Places::of(0..self.n).0 & one.others().0);
-        let (from, to, both_ways) = match fault {
-            Fault::OneWay if self.rng.chance(500_000) => (replicas, one, false),
-            Fault::OneWay => (one, replicas, false),
-            Fault::SlowLink => (one, Places::one(self.other(id).index()), true),
-            _ => (one, one.others(), true),
-        };
-        Front { from, to, both_ways, change: self.change(fault, until), fault: super::faults::whole(fault) }
     }
 }

@@ -1,12 +1,13 @@
-//! A run as a space-time diagram: one page of HTML that needs nothing else, no network and no other file.
+//! A run as a space-time diagram: one page of HTML that needs neither a network nor another file.
 //!
-//! The page has the events in columns of numbers, with a table of the strings that they point into, and draws them
-//! itself: a run of a minute has some hundred thousand, and only what is looked at is drawn.
+//! The page has the events in columns of numbers, with a table of the strings that they refer to. A script in the
+//! page draws them. A run of a minute has some hundred thousand events, so the script draws only the visible ones.
 
 use super::event::Event;
 use super::lines::{COLUMNS, heading, legend};
-use super::{Who, quoted};
+use super::who::Who;
 use crate::oracles::Failure;
+use quorate_history::quoted;
 use quorate_types::Time;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -14,24 +15,24 @@ use std::fmt::{Display, Write as _};
 const PAGE: &str = include_str!("view.html");
 const SCRIPT: &str = concat!(include_str!("run.js"), "\n", include_str!("view.js"));
 
-/// What the page says of the run.
+/// The texts of the page about the run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Caption {
-    /// Which run.
+    /// The run.
     pub title: String,
-    /// What it came to, in a few words.
+    /// The result in a few words.
     pub verdict: String,
-    /// What it had to bear.
+    /// The conditions of the run.
     pub facts: String,
-    /// What was found, and how to repeat it.
+    /// The finding, and the command that repeats the run.
     pub about: String,
     /// The failure.
     pub failure: Option<Failure>,
-    /// Whom to mark as Byzantine, and what each is called.
+    /// Byzantine replicas, with their hosts.
     pub hosts: BTreeMap<String, String>,
 }
 
-/// Strings, each once.
+/// A table of strings, each once.
 #[derive(Debug)]
 struct Table {
     places: BTreeMap<String, usize>,
@@ -39,7 +40,7 @@ struct Table {
 }
 
 impl Table {
-    /// The place of a string; that of none is zero.
+    /// Returns the index of a string. The empty string has index zero.
     fn place(&mut self, text: &str) -> usize {
         if let Some(place) = self.places.get(text) {
             return *place;
@@ -59,11 +60,11 @@ impl Default for Table {
     }
 }
 
-/// What the page has of each event.
+/// The columns of the page.
 const FIELDS: [&str; 11] =
     ["at", "who", "what", "from", "to", "kind", "view", "height", "subject", "text", "number"];
 
-/// See the module.
+/// A drawing of a run.
 #[derive(Default, Debug)]
 pub struct Drawing {
     lanes: Vec<Who>,
@@ -75,34 +76,34 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// A page with lanes for so many clients and replicas.
+    /// Creates a page with lanes for these clients and replicas.
     #[must_use]
     pub fn new(replicas: impl IntoIterator<Item = quorate_types::ReplicaId>, clients: usize) -> Self {
         let clients = (0..clients).map(Who::Client);
         Self { lanes: clients.chain(replicas.into_iter().map(Who::Replica)).collect(), ..Self::default() }
     }
 
-    /// Draws an event; each is as late as the one before it, or later.
+    /// Adds an event. Events have to be added in the order of time.
     pub fn add(&mut self, event: &Event) {
-        let tale = &event.tale;
-        let to: Vec<String> = tale.to.iter().map(Who::to_string).collect();
-        let from = tale.from.map(|from| from.to_string()).unwrap_or_default();
+        let details = &event.details;
+        let to: Vec<String> = details.to.iter().map(Who::to_string).collect();
+        let from = details.from.map(|from| from.to_string()).unwrap_or_default();
         let before = if self.first.is_some() { self.last } else { Time::ZERO };
-        let text = tale.text.replace('\n', "; ");
+        let text = details.text.replace('\n', "; ");
         let strings = [
             event.who.to_string(),
             event.what.to_owned(),
             from,
             to.join(" "),
-            tale.kind.clone(),
-            tale.subject.clone(),
+            details.kind.clone(),
+            details.subject.clone(),
             text,
         ];
         let [who, what, from, to, kind, subject, text] =
             strings.map(|text| u64::try_from(self.table.place(&text)).unwrap_or(0));
-        // Zero says that there is none, and there is a view zero and a height zero.
-        let view = tale.view.map_or(0, |view| view.0.saturating_add(1));
-        let height = tale.height.map_or(0, |height| height.0.saturating_add(1));
+        // Zero means none, so view zero and height zero are stored as one.
+        let view = details.view.map_or(0, |view| view.0.saturating_add(1));
+        let height = details.height.map_or(0, |height| height.0.saturating_add(1));
         let number = event.number.unwrap_or(0);
         let at = event.at.since(before);
         let row = [at, who, what, from, to, kind, view, height, subject, text, number];
@@ -114,18 +115,18 @@ impl Drawing {
         self.count = self.count.saturating_add(1);
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The page.
+    /// Returns the page.
     #[must_use]
     pub fn page(&self, caption: &Caption) -> String {
         let title = escaped(&caption.title);
         let page = PAGE.replace("{{title}}", &title).replace("{{script}}", SCRIPT.trim_end());
-        // What the run says comes last: nothing in it is taken for a place to fill.
+        // The run's texts are inserted last, so that nothing in them is taken for a placeholder.
         let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
         format!("{before}{}{after}", self.data(caption))
     }
@@ -160,21 +161,21 @@ impl Drawing {
     }
 }
 
-/// How to move about, for who opens the page.
+/// Help for the reader of the page.
 const MOUSE: &str = "\
-The diagram: time runs from left to right, everybody has a lane, every arrow is a message.
+The diagram: time runs from left to right, every actor has a lane, every arrow is a message.
   wheel            zoom; with shift, or sideways: move; + - and the arrow keys do the same
   drag             move; in the strip below: jump
-  hover            the lines of what is under the pointer
+  hover            the lines of the element under the pointer
   click            the lines around it, below
   buttons          switch lanes, kinds of messages and marks; a double click leaves only that one
   red cross        a message that was lost, drawn part of its way; a dashed one with a ring never arrived
   band on a lane   the view that the replica is in; dashed: it is down
   bars on top      faults of the network while they last
-  red line         what the oracle found
+  red line         the finding of the oracle
 ";
 
-/// As JSON that may stand inside of HTML.
+/// Returns JSON that may be part of HTML.
 fn string(text: &str) -> String {
     quoted(text).replace('<', "\\u003c")
 }
@@ -192,16 +193,22 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::oracles::Oracle;
-    use crate::trace::Tale;
+    use crate::trace::EventDetails;
     use quorate_types::{ReplicaId, View};
 
     fn page() -> String {
         let mut drawing = Drawing::new((0..4).map(ReplicaId), 2);
-        let tale = Tale::kind("vote").to([Who::Replica(ReplicaId(1))]).at(Some(View(0)), None);
-        let tale = tale.and("</script> {{data}} \"x\"");
+        let details = EventDetails::kind("vote").to([Who::Replica(ReplicaId(1))]).at(Some(View(0)), None);
+        let details = details.and("</script> {{data}} \"x\"");
         for at in [5, 9] {
             let who = Who::Replica(ReplicaId(0));
-            drawing.add(&Event { at: Time(at), who, what: "sends", number: Some(3), tale: tale.clone() });
+            drawing.add(&Event {
+                at: Time(at),
+                who,
+                what: "sends",
+                number: Some(3),
+                details: details.clone(),
+            });
         }
         let failure = Failure { at: Time(9), oracle: Oracle::Agreement, what: "two <blocks>".to_owned() };
         drawing.page(&Caption {
@@ -213,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_stands_alone() {
+    fn page_needs_no_other_file() {
         let page = page();
         for outside in ["http", "src=", "href=", "@import", "url(", "fetch(", "import("] {
             assert!(!page.contains(outside), "{outside}");
@@ -227,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_everybody_and_every_event() {
+    fn page_has_every_actor_and_event() {
         let page = page();
         assert!(page.contains(r#""lanes":["c0","c1","r0","r1","r2","r3"]"#));
         assert!(page.contains(r#""hosts":{"r2":"twin"}"#));

@@ -1,65 +1,65 @@
-//! What happened, as lines and drawings need it: one [`Event`] for each transition.
+//! Events of a run, for lines and drawings.
 
-use super::Who;
-use super::passages::Passage;
+use super::transits::Transit;
+use super::who::Who;
 use crate::frame::{BUNDLE, Content, PAYLOAD, UNKNOWN};
 use quorate_types::{Height, Time, View};
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// When.
+    /// The time.
     pub at: Time,
-    /// Who did it, or to whom it happened.
+    /// The actor, or the one that the event happens to.
     pub who: Who,
-    /// What it was, as [`crate::trace::WORDS`] lists it.
+    /// The name, as [`crate::trace::EVENT_NAMES`] lists it.
     pub what: &'static str,
-    /// Of a message, a fault or a link: its number. What is sent and what arrives of it have the same.
+    /// The number of a message, a fault or a link. A message has the same number at its departure and its arrival.
     pub number: Option<u64>,
-    /// The rest.
-    pub tale: Tale,
+    /// All other details.
+    pub details: EventDetails,
 }
 
-/// What an event is about. What does not apply is empty.
+/// The details of an event. Details that do not apply are empty.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Tale {
-    /// Where it comes from, where that is somebody else.
+pub struct EventDetails {
+    /// The sender, where it is not the actor.
     pub from: Option<Who>,
-    /// For whom it is.
+    /// The receivers.
     pub to: Vec<Who>,
-    /// The kind of the message, or of whatever else.
+    /// The kind of the message, fault or note.
     pub kind: String,
-    /// Of which view.
+    /// The view.
     pub view: Option<View>,
-    /// Of which height.
+    /// The height.
     pub height: Option<Height>,
-    /// The beginning of the digest of what it speaks of.
+    /// The first digits of the subject's digest.
     pub subject: String,
     /// Everything else, on one line.
     pub text: String,
-    pub(crate) passage: Passage,
+    pub(crate) transit: Transit,
 }
 
-impl From<String> for Tale {
+impl From<String> for EventDetails {
     fn from(text: String) -> Self {
         Self { text, ..Self::default() }
     }
 }
 
-impl Tale {
-    /// About something that is only text.
+impl EventDetails {
+    /// Returns details that consist of a text only.
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// About something of this kind.
+    /// Returns details about something of this kind.
     pub(crate) fn kind(kind: impl Into<String>) -> Self {
         Self { kind: kind.into(), ..Self::default() }
     }
 
-    /// About a message.
+    /// Returns details about a message.
     pub(crate) fn of(content: &Content) -> Self {
-        // Only messages of protocols have a view; the genesis block is spoken of by none.
+        // Only messages of protocols have a view, and none is about the genesis block.
         let is_plain = [BUNDLE, PAYLOAD, UNKNOWN].contains(&content.kind);
         let is_host = content.kind.as_str().starts_with("host.");
         Self {
@@ -91,18 +91,18 @@ impl Tale {
         self
     }
 
-    pub(crate) fn passage(mut self, passage: Passage) -> Self {
-        self.passage = passage;
+    pub(crate) fn transit(mut self, transit: Transit) -> Self {
+        self.transit = transit;
         self
     }
 
-    /// Says something before everything else.
+    /// Puts a text before the others.
     pub(crate) fn first(self, text: &str) -> Self {
         let rest = self.text.clone();
         Self { text: text.to_owned(), ..self }.and(&rest)
     }
 
-    /// Adds to what is said.
+    /// Appends a text.
     pub(crate) fn and(mut self, text: &str) -> Self {
         if !self.text.is_empty() && !text.is_empty() {
             self.text.push_str(", ");

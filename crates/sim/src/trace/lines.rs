@@ -1,87 +1,87 @@
-//! Events as lines of fixed columns, and what the columns and their words mean.
+//! Events as lines of fixed columns, and the meaning of columns and event names.
 
 use super::event::Event;
-use super::{Who, seconds};
+use super::who::{Who, seconds};
 use std::fmt::{self, Write as _};
 
-/// The columns: title, width, what stands there.
+/// The columns: title, width, meaning.
 pub const COLUMNS: [(&str, usize, &str); 9] = [
-    ("seconds", 15, "virtual time; `>>` before it marks what an oracle found"),
-    ("who", 5, "who does it: r2 is replica 2, c0 is client 0; world is network, power and oracles"),
-    ("what", 9, "what happens, as listed below"),
-    ("whom", 14, "`-> r1-3` to these; `<- r2` from that one; `r0 -> r2` on the way between them"),
+    ("seconds", 15, "virtual time; `>>` before it marks the finding of an oracle"),
+    ("who", 5, "the actor: r2 is replica 2, c0 is client 0; world is network, power and oracles"),
+    ("what", 9, "the event, as listed below"),
+    ("whom", 14, "receivers `-> r1-3`, sender `<- r2`, or both `r0 -> r2` for a message in flight"),
     ("kind", 16, "the kind of the message, fault or note"),
-    ("view", 6, "the view that it belongs to"),
-    ("height", 7, "the height that it belongs to"),
-    ("subject", 8, "the first digits of the digest that it speaks of: a block, a bundle, a state"),
+    ("view", 6, "the view of the message"),
+    ("height", 7, "the height of the message"),
+    ("subject", 8, "the first digits of the subject's digest: a block, a bundle, a state"),
     (
         "details",
         0,
-        "the rest: m17 is a message, where it leaves and where it arrives; f3 is a fault;\n\
+        "the rest: m17 numbers a message at departure and arrival, f3 a fault;\n\
         #17 is an operation of a client",
     ),
 ];
 
-/// What can stand in the third column.
-pub const WORDS: [(&str, &str); 49] = [
-    ("sends", "a message leaves, for all that are named; promises only after they are on disk"),
+/// The names of events: the third column.
+pub const EVENT_NAMES: [(&str, &str); 49] = [
+    ("sends", "a message leaves for the named receivers; promises only after they are on disk"),
     ("gets", "a replica reads a message that has arrived; it may still refuse it"),
-    ("refuses", "a replica does not act (fully) on what it got, and why; mostly late or known already"),
-    ("notes", "a transition of the protocol, as the protocol calls it"),
-    ("enters", "a replica is in another view"),
-    ("timer", "a timer of the protocol was due in this turn"),
-    ("syncs", "what was written to the log is durable now: a crash does not take it back"),
+    ("refuses", "a replica ignores a message or part of it, and why; mostly late or known already"),
+    ("notes", "a transition of the protocol, with the protocol's name for it"),
+    ("enters", "a replica enters another view"),
+    ("timer", "a timer of the protocol has expired in this turn"),
+    ("syncs", "written bytes of the log are durable now: they survive a crash"),
     ("decides", "a block is final for this height"),
-    ("executes", "blocks were applied to the service, up to this height"),
-    ("starts", "a replica was started on what its disk has"),
-    ("crashes", "the machine of a replica loses power"),
-    ("stays", "a replica that was to be started does not open, and why"),
-    ("pauses", "a process stands still, until then"),
-    ("drifts", "a replica's time passes faster or slower than the world's, by so many millionths"),
-    ("disk", "from now on this is wrong with a replica's disk"),
-    ("labours", "a replica's executor is slow, or no longer"),
-    ("damage", "something that a replica's disk had is damaged for good"),
+    ("executes", "the service has applied blocks up to this height"),
+    ("starts", "a replica is started on its disk"),
+    ("crashes", "the machine of a replica loses power, or the process dies"),
+    ("stays", "a replica does not start, and why"),
+    ("pauses", "a process pauses until then"),
+    ("drifts", "a replica's time runs faster or slower than the world's, in millionths"),
+    ("disk", "a replica's disk fails like this from now on"),
+    ("executor", "a replica's executor becomes slow, or normal again"),
+    ("damage", "bytes on a replica's disk are damaged for good"),
     ("dials", "two replicas are connecting"),
-    ("link", "what a replica hears of a connection: back, or a gap, where frames were lost for good"),
-    ("closed", "the other side has closed a connection, and why"),
-    ("mood", "a Byzantine replica begins to behave in another way"),
+    ("link", "the state of a connection: back, or a gap, where frames were lost for good"),
+    ("closed", "the peer has closed a connection, and why"),
+    ("behaves", "a Byzantine replica changes its behaviour"),
     ("corrupted", "an honest replica is Byzantine from now on"),
-    ("adrift", "a replica has met what its protocol does not promise to survive: it is judged no more"),
-    ("lies", "a Byzantine replica says this in the place of what its protocol made it say"),
-    ("withholds", "a Byzantine replica does not send this to those: its mood"),
-    ("says", "a puppet of a test sends a message"),
-    ("calls", "a client wants an operation done"),
-    ("hears", "a client reads what a replica tells it"),
-    ("believes", "a client has f + 1 equal answers for an operation"),
+    ("exempt", "a replica is exempt from judgement: its protocol does not cover the fault it met"),
+    ("lies", "a Byzantine replica sends this instead of its protocol's message"),
+    ("withholds", "a Byzantine replica does not send this to those receivers"),
+    ("says", "a replica that a test controls sends a message"),
+    ("calls", "a client submits an operation"),
+    ("hears", "a client receives a message of a replica"),
+    ("believes", "a client accepts f + 1 equal answers to an operation"),
     ("is cut", "a client's connection to a replica breaks, for a while"),
-    ("misuses", "a client does what no client may do"),
-    ("gives up", "a client will not learn what became of an operation"),
+    ("breaches", "a client breaks a rule of clients"),
+    ("gives up", "a client cannot learn the outcome of an operation"),
     ("begins", "a fault begins"),
     ("ends", "a fault ends"),
     ("heals", "all faults of the network end"),
-    ("parts", "a view begins in which the replicas of a scenario are divided otherwise"),
-    ("weather", "the faults of the network that there are now"),
-    ("plans", "the world does something that was planned"),
+    ("partition", "a view of a twins scenario begins, with a partition of its own"),
+    ("faults", "the network faults in effect"),
+    ("plans", "a planned event happens"),
     ("loses", "a message is lost, and why"),
     ("doubles", "a message arrives twice"),
-    ("resends", "a piece of a connection is lost and sent again: what is in it arrives late"),
-    ("stalls", "bytes on a connection wait, because nothing passes"),
-    ("breaks", "a connection is gone; what did not arrive is sent again on the next"),
-    ("drops", "a hook of a test lets a message disappear"),
-    ("holds", "a hook of a test keeps a message until it is released"),
-    ("delays", "a hook of a test lets a message leave later"),
-    ("alters", "a hook of a test changes a message on its way"),
-    ("releases", "what hooks have held leaves"),
-    ("fails", "an oracle has found what must not be: the run ends here"),
+    ("resends", "a piece of a connection is lost and resent, so its content arrives late"),
+    ("stalls", "bytes on a connection wait, because the link is cut"),
+    ("breaks", "a connection is closed; missing bytes are resent on the next one"),
+    ("drops", "a hook of a test drops a message"),
+    ("holds", "a hook of a test holds a message until its release"),
+    ("delays", "a hook of a test delays a message"),
+    ("alters", "a hook of a test changes a message in flight"),
+    ("releases", "the messages that hooks held leave"),
+    ("fails", "an oracle has fired: the run ends here"),
 ];
 
-/// What the columns and words mean.
+/// Explains the columns and event names.
 #[must_use]
 pub fn legend() -> String {
     let mut text = String::from("The columns of a trace:\n");
     COLUMNS.iter().for_each(|(title, _, says)| explain(&mut text, title, says));
-    text.push_str("What can happen:\n");
-    WORDS.iter().for_each(|(word, says)| explain(&mut text, word, says));
+    text.push_str("The events:\n");
+    EVENT_NAMES.iter().for_each(|(word, says)| explain(&mut text, word, says));
     text
 }
 
@@ -91,7 +91,7 @@ fn explain(text: &mut String, word: &str, says: &str) {
     }
 }
 
-/// The titles of the columns, on one line that begins with `#`.
+/// Returns the titles of the columns, on one line that begins with `#`.
 #[must_use]
 pub fn heading() -> String {
     let mut line = String::new();
@@ -106,30 +106,31 @@ pub fn heading() -> String {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tale = &self.tale;
+        let details = &self.details;
         let mark = if self.what == "fails" { ">>" } else { "" };
-        let view = tale.view.map(|view| format!("v{view}")).unwrap_or_default();
-        let height = tale.height.map(|height| format!("h{height}")).unwrap_or_default();
+        let view = details.view.map(|view| format!("v{view}")).unwrap_or_default();
+        let height = details.height.map(|height| format!("h{height}")).unwrap_or_default();
         let [_, (_, who, _), (_, what, _), (_, whom, _), (_, kind, _), (_, views, _), ..] = COLUMNS;
         let [.., (_, heights, _), (_, subject, _), _] = COLUMNS;
         let line = format!(
-            "{mark:<2}{:>13}  {:<who$}  {:<what$}  {:<whom$}  {:<kind$}  {view:<views$}  {height:<heights$}  {:<subject$}  {}",
+            "{mark:<2}{:>13}  {:<who$}  {:<what$}  {:<whom$}  {:<kind$}  {view:<views$}  {height:<heights$}  \
+             {:<subject$}  {}",
             seconds(self.at),
             self.who,
             self.what,
             whom_text(self),
-            tale.kind,
-            tale.subject,
-            details(self),
+            details.kind,
+            details.subject,
+            details_text(self),
         );
         f.write_str(line.trim_end())
     }
 }
 
-/// The fourth column.
+/// Returns the fourth column.
 fn whom_text(event: &Event) -> String {
-    let to = crowd(&event.tale.to);
-    match (event.tale.from, to.is_empty()) {
+    let to = compact_names(&event.details.to);
+    match (event.details.from, to.is_empty()) {
         (None, true) => String::new(),
         (None, false) => format!("-> {to}"),
         (Some(from), true) => format!("<- {from}"),
@@ -137,13 +138,13 @@ fn whom_text(event: &Event) -> String {
     }
 }
 
-/// The last column.
-fn details(event: &Event) -> String {
+/// Returns the last column.
+fn details_text(event: &Event) -> String {
     let sign = match event.what {
         "begins" | "ends" => 'f',
         _ => 'm',
     };
-    let text = event.tale.text.replace('\n', "; ");
+    let text = event.details.text.replace('\n', "; ");
     match event.number {
         Some(number) if text.is_empty() => format!("{sign}{number}"),
         Some(number) => format!("{sign}{number}, {text}"),
@@ -151,9 +152,9 @@ fn details(event: &Event) -> String {
     }
 }
 
-/// `r0 r2-4 c1`: runs of neighbours are drawn together.
+/// Formats actors as `r0 r2-4 c1`: neighbours form a range.
 #[must_use]
-pub(crate) fn crowd(whos: &[Who]) -> String {
+pub(crate) fn compact_names(whos: &[Who]) -> String {
     let place = |who: &Who| match who {
         Who::World => (0, 0),
         Who::Replica(id) => (1, id.index()),
@@ -178,7 +179,7 @@ pub(crate) fn crowd(whos: &[Who]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Tale;
+    use crate::trace::EventDetails;
     use quorate_types::{Height, ReplicaId, Time, View};
 
     fn replicas(ids: &[u16]) -> Vec<Who> {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_drawn_together() {
+    fn neighbours_form_a_range() {
         for (ids, text) in [
             (&[][..], ""),
             (&[3], "r3"),
@@ -194,24 +195,24 @@ mod tests {
             (&[0, 2, 3, 4, 6], "r0 r2-4 r6"),
             (&[4, 3], "r4 r3"),
         ] {
-            assert_eq!(crowd(&replicas(ids)), text);
+            assert_eq!(compact_names(&replicas(ids)), text);
         }
-        assert_eq!(crowd(&[Who::Replica(ReplicaId(1)), Who::Client(2), Who::Client(3)]), "r1 c2-3");
+        assert_eq!(compact_names(&[Who::Replica(ReplicaId(1)), Who::Client(2), Who::Client(3)]), "r1 c2-3");
     }
 
     #[test]
-    fn the_legend_fits_a_terminal() {
+    fn legend_fits_a_terminal() {
         let long: Vec<String> =
             legend().lines().filter(|line| line.chars().count() > 98).map(str::to_owned).collect();
         assert!(long.is_empty(), "{long:#?}");
     }
 
     #[test]
-    fn columns_stand_where_the_heading_says() {
-        let tale = Tale::kind("pre-prepare").to(replicas(&[1, 2, 3])).about("ab12cd34");
-        let tale = tale.at(Some(View(3)), Some(Height(17))).and("412 bytes");
+    fn columns_are_aligned_with_the_heading() {
+        let details = EventDetails::kind("pre-prepare").to(replicas(&[1, 2, 3])).about("ab12cd34");
+        let details = details.at(Some(View(3)), Some(Height(17))).and("412 bytes");
         let who = Who::Replica(ReplicaId(0));
-        let event = Event { at: Time(12_000_000_345), who, what: "sends", number: Some(9), tale };
+        let event = Event { at: Time(12_000_000_345), who, what: "sends", number: Some(9), details };
         let (heading, line) = (heading(), event.to_string());
         for (title, text) in [
             ("who", "r0"),
@@ -230,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn what_an_oracle_found_is_marked_and_stays_on_one_line() {
-        let tale = Tale::text("agreement: two\nlines");
-        let event = Event { at: Time(1), who: Who::World, what: "fails", number: None, tale };
+    fn finding_is_marked_and_stays_on_one_line() {
+        let details = EventDetails::text("agreement: two\nlines");
+        let event = Event { at: Time(1), who: Who::World, what: "fails", number: None, details };
         let line = event.to_string();
         assert!(line.starts_with(">>  0.000000001  world  fails "), "{line}");
         assert!(line.ends_with("  agreement: two; lines"), "{line}");

@@ -1,84 +1,44 @@
-//! The trace of a run: a running hash of every transition, always; one [`Event`] for each, and for much that is no
-//! transition of its own, when somebody reads along.
+//! The trace of a run: a running hash of every transition. While the trace has a reader, it also reports each
+//! transition as an [`Event`], and more events that are no transitions.
 //!
-//! What feeds the hash is bytes and never what readers are told, so the hash of a seed is the same whether or not
-//! anyone reads along, and who does not pays nothing for those who do.
+//! Only bytes feed the hash, never the details for readers. So the hash of a seed does not depend on a reader, and a
+//! run without one does not pay for it.
 //!
-//! * [`Event`]: what happened. Its `Display` is a line of the columns that [`heading`] names and [`legend`] explains.
-//! * [`Pick`]: which events somebody wants to see.
-//! * [`Drawing`]: the run as a space-time diagram, on a page that opens without a network.
+//! * [`Event`]: an event. Its `Display` is a line of the columns that [`heading`] names and [`legend`] explains.
+//! * [`Pick`]: a selection of events.
+//! * [`Drawing`]: the run as a space-time diagram, on a page that needs no network.
 
 mod drawing;
 mod event;
 mod lines;
-mod passages;
 mod pick;
-mod teller;
+mod reporter;
+mod transits;
+mod who;
 
 pub use drawing::{Caption, Drawing};
-pub use event::{Event, Tale};
-pub(crate) use lines::crowd;
-pub use lines::{COLUMNS, WORDS, heading, legend};
-pub(crate) use passages::{Passage, Print};
+pub use event::{Event, EventDetails};
+pub(crate) use lines::compact_names;
+pub use lines::{COLUMNS, EVENT_NAMES, heading, legend};
 pub use pick::Pick;
+pub(crate) use transits::{Fingerprint, Transit};
+pub use who::Who;
+pub(crate) use who::seconds;
 
-pub(crate) use crate::history::quoted;
 use quorate_types::digest::Context;
 use quorate_types::{Digest, DigestWriter, ReplicaId, Time, View};
+use reporter::Reporter;
 use std::fmt;
-use teller::Teller;
 
 static CONTEXT: Context = Context::new("quorate simulation trace v1");
 /// The hash function is fastest on large pieces.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Who does something.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Who {
-    /// The world: faults begin and end.
-    World,
-    /// A replica.
-    Replica(ReplicaId),
-    /// A client, by its place in the world.
-    Client(usize),
-}
-
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::World => "world".to_owned(),
-            Self::Replica(id) => format!("r{id}"),
-            Self::Client(index) => format!("c{index}"),
-        };
-        f.pad(&text)
-    }
-}
-
-impl Who {
-    fn tag(self) -> [u8; 9] {
-        let (kind, number) = match self {
-            Self::World => (0, 0),
-            Self::Replica(id) => (1, u64::from(id.0)),
-            Self::Client(index) => (2, u64::try_from(index).unwrap_or(u64::MAX)),
-        };
-        let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
-        [kind, a, b, c, d, e, f, g, h]
-    }
-}
-
-/// `12.345678901`.
-pub(crate) fn seconds(at: Time) -> String {
-    format!("{}.{:09}", at.0 / 1_000_000_000, at.0 % 1_000_000_000)
-}
-
-/// Who reads along.
-pub(crate) type Reader = Box<dyn FnMut(&Event)>;
-
-/// See the module.
+/// The trace of a run.
 pub struct Trace {
     hash: DigestWriter,
     piece: Vec<u8>,
-    teller: Option<Box<Teller>>,
+    reporter: Option<Box<Reporter>>,
     count: u64,
 }
 
@@ -93,37 +53,37 @@ impl Default for Trace {
         Self {
             hash: DigestWriter::new(&CONTEXT),
             piece: Vec::with_capacity(PIECE_BYTES.saturating_mul(2)),
-            teller: None,
+            reporter: None,
             count: 0,
         }
     }
 }
 
 impl Trace {
-    /// From now on `reader` is told what happens, in the order of time. The last of it is told when the world is
-    /// dropped. Who wants to read from the beginning hands the trace to [`crate::World::with_trace`].
-    pub fn read_along(&mut self, reader: impl FnMut(&Event) + 'static) {
-        self.teller = Some(Box::new(Teller::new(Box::new(reader))));
+    /// Sets a reader, which receives the events in the order of time from now on. The last events arrive when the
+    /// world is dropped. A reader from the beginning needs [`crate::World::with_trace`].
+    pub fn set_reader(&mut self, reader: impl FnMut(&Event) + 'static) {
+        self.reporter = Some(Box::new(Reporter::new(Box::new(reader))));
     }
 
-    /// Whether anybody reads along.
-    pub(crate) fn is_read(&self) -> bool {
-        self.teller.is_some()
+    /// Whether the trace has a reader.
+    pub(crate) fn has_reader(&self) -> bool {
+        self.reporter.is_some()
     }
 
-    /// Notes a transition: `bytes` feed the hash, `tale` is for who reads along.
-    pub(crate) fn note<T: Into<Tale>>(
+    /// Notes a transition: `bytes` feed the hash, `details` are for the reader.
+    pub(crate) fn note<T: Into<EventDetails>>(
         &mut self,
         now: Time,
         who: Who,
         what: &'static str,
         bytes: &[&[u8]],
-        tale: impl FnOnce() -> T,
+        details: impl FnOnce() -> T,
     ) {
         self.count = self.count.saturating_add(1);
         self.piece.extend_from_slice(&now.0.to_le_bytes());
         self.piece.extend_from_slice(&who.tag());
-        self.put(what.as_bytes());
+        self.put(hashed_name(what).as_bytes());
         for bytes in bytes {
             self.put(bytes);
         }
@@ -131,36 +91,42 @@ impl Trace {
             self.hash.update(&self.piece);
             self.piece.clear();
         }
-        if let Some(teller) = &mut self.teller {
-            teller.tell(now, who, what, tale().into());
+        if let Some(reporter) = &mut self.reporter {
+            reporter.report(now, who, what, details().into());
         }
     }
 
-    /// Tells who reads along what follows from transitions that are noted, and is none itself.
-    pub(crate) fn tell(&mut self, at: Time, who: Who, what: &'static str, tale: impl FnOnce() -> Tale) {
-        if let Some(teller) = &mut self.teller {
-            teller.tell(at, who, what, tale());
+    /// Reports an event to the reader that is no transition itself.
+    pub(crate) fn report(
+        &mut self,
+        at: Time,
+        who: Who,
+        what: &'static str,
+        details: impl FnOnce() -> EventDetails,
+    ) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.report(at, who, what, details());
         }
     }
 
-    /// A replica is in this view, whether or not it was before; without one it is down.
-    pub(crate) fn tell_view(&mut self, at: Time, id: ReplicaId, view: Option<(View, ReplicaId)>) {
+    /// Reports the view of a replica, if it has changed. `None`: the replica is down.
+    pub(crate) fn report_view(&mut self, at: Time, id: ReplicaId, view: Option<(View, ReplicaId)>) {
         let who = Who::Replica(id);
-        let Some(teller) = &mut self.teller else { return };
+        let Some(reporter) = &mut self.reporter else { return };
         match view {
-            None => teller.forget(who),
-            Some(view) if teller.enters(who, view) => {
-                let tale = Tale::text(format!("led by r{}", view.1)).at(Some(view.0), None);
-                teller.tell(at, who, "enters", tale);
+            None => reporter.forget(who),
+            Some(view) if reporter.enters(who, view) => {
+                let details = EventDetails::text(format!("led by r{}", view.1)).at(Some(view.0), None);
+                reporter.report(at, who, "enters", details);
             }
             Some(_) => {}
         }
     }
 
-    /// Time goes on.
-    pub(crate) fn moves_on(&mut self, now: Time) {
-        if let Some(teller) = &mut self.teller {
-            teller.moves_on(now);
+    /// Advances the time.
+    pub(crate) fn advance(&mut self, now: Time) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.advance(now);
         }
     }
 
@@ -170,18 +136,32 @@ impl Trace {
         self.piece.extend_from_slice(bytes);
     }
 
-    /// How many transitions there were.
+    /// Returns the number of transitions.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The hash of all transitions so far.
+    /// Returns the hash of all transitions so far.
     #[must_use]
     pub fn hash(&self) -> Digest {
         let mut whole = self.hash.clone();
         whole.update(&self.piece);
         whole.finish()
+    }
+}
+
+/// Returns the name under which an event feeds the hash. Some events have a plainer name for readers, and the hash of
+/// a seed must not depend on it.
+fn hashed_name(what: &'static str) -> &'static str {
+    match what {
+        "behaves" => "mood",
+        "breaches" => "misuses",
+        "executor" => "labours",
+        "exempt" => "adrift",
+        "faults" => "weather",
+        "partition" => "parts",
+        other => other,
     }
 }
 
@@ -196,7 +176,7 @@ mod tests {
     fn read(trace: &mut Trace) -> Lines {
         let lines = Lines::default();
         let written = Rc::clone(&lines);
-        trace.read_along(move |event| written.borrow_mut().push(event.to_string()));
+        trace.set_reader(move |event| written.borrow_mut().push(event.to_string()));
         lines
     }
 
@@ -204,12 +184,12 @@ mod tests {
         for step in 0..steps {
             let bytes = step.to_le_bytes();
             trace.note(Time(step), Who::Client(3), "sends", &[&bytes], || format!("step {step}"));
-            trace.tell(Time(step), Who::World, "loses", || Tale::text("and that is no transition"));
+            trace.report(Time(step), Who::World, "loses", || EventDetails::text("and that is no transition"));
         }
     }
 
     #[test]
-    fn reading_along_changes_nothing() {
+    fn reader_does_not_change_the_hash() {
         let (mut silent, mut loud) = (Trace::default(), Trace::default());
         let lines = read(&mut loud);
         run(&mut silent, 2_000);
@@ -221,19 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_is_told_in_the_order_of_time() {
+    fn events_are_reported_in_the_order_of_time() {
         let mut trace = Trace::default();
         let lines = read(&mut trace);
         let mut tell = |at, text: &str| {
-            trace.tell(Time(at), Who::World, "plans", || Tale::text(text));
+            trace.report(Time(at), Who::World, "plans", || EventDetails::text(text));
         };
         tell(0, "a");
         tell(5, "e");
         tell(3, "c");
         tell(3, "d");
-        trace.moves_on(Time(2));
-        trace.tell(Time(2), Who::World, "plans", || Tale::text("b"));
-        trace.moves_on(Time(3));
+        trace.advance(Time(2));
+        trace.report(Time(2), Who::World, "plans", || EventDetails::text("b"));
+        trace.advance(Time(3));
         let told = || lines.borrow().iter().filter_map(|line| line.chars().last()).collect::<String>();
         assert_eq!(told(), "abcd");
         drop(trace);
@@ -241,33 +221,36 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_have_the_number_of_what_was_sent() {
+    fn arrival_has_the_number_of_its_departure() {
         let mut trace = Trace::default();
         let lines = read(&mut trace);
         let (a, b) = (Who::Replica(ReplicaId(0)), Who::Replica(ReplicaId(1)));
-        let print = Print::of(b"vote");
-        trace.tell(Time(0), a, "sends", || Tale::kind("vote").to([b]).passage(Passage::Leaves(print)));
-        trace.moves_on(Time(1_234_567));
-        trace
-            .tell(Time(1_234_567), b, "gets", || Tale::kind("vote").from(a).passage(Passage::Arrives(print)));
+        let fingerprint = Fingerprint::of(b"vote");
+        trace.report(Time(0), a, "sends", || {
+            EventDetails::kind("vote").to([b]).transit(Transit::Leaves(fingerprint))
+        });
+        trace.advance(Time(1_234_567));
+        trace.report(Time(1_234_567), b, "gets", || {
+            EventDetails::kind("vote").from(a).transit(Transit::Arrives(fingerprint))
+        });
         let ends: Vec<String> =
             lines.borrow().iter().map(|line| line.split("  ").last().unwrap().trim().to_owned()).collect();
         assert_eq!(ends, ["m1", "m1, after 1.234 ms"]);
     }
 
     #[test]
-    fn a_view_is_told_once() {
+    fn unchanged_view_is_reported_once() {
         let mut trace = Trace::default();
         let lines = read(&mut trace);
         let (id, view) = (ReplicaId(0), Some((View(3), ReplicaId(3))));
         for view in [view, view, None, view] {
-            trace.tell_view(Time(0), id, view);
+            trace.report_view(Time(0), id, view);
         }
         assert_eq!(lines.borrow().len(), 2, "{lines:?}");
     }
 
     #[test]
-    fn every_byte_counts() {
+    fn every_byte_changes_the_hash() {
         let hash = |who, bytes: &[&[u8]]| {
             let mut trace = Trace::default();
             trace.note(Time(1), who, "x", bytes, String::new);

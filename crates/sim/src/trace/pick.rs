@@ -1,18 +1,19 @@
-//! Which events somebody wants to see.
+//! A selection of events.
 
 use super::event::Event;
-use super::{WORDS, Who};
+use super::lines::EVENT_NAMES;
+use super::who::Who;
 use quorate_types::{Height, ReplicaId, View};
 use std::str::FromStr;
 
-/// A choice of events, as `r2,c0,h7` names it: terms of one sort are alternatives, and of each sort that is named one
-/// has to hold. Without terms everything is chosen.
+/// A selection of events, such as `r2,c0,h7`. Terms of one sort are alternatives; of each sort that occurs, one has
+/// to match. No terms select everything.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Pick {
     whos: Vec<Who>,
     views: Vec<View>,
     heights: Vec<Height>,
-    /// Words of the third column.
+    /// Event names.
     words: Vec<String>,
     kinds: Vec<String>,
 }
@@ -22,22 +23,22 @@ fn allows<T>(wanted: &[T], is_it: impl FnMut(&T) -> bool) -> bool {
 }
 
 impl Pick {
-    /// Whether it chooses an event. What an oracle found always is.
+    /// Whether the selection contains an event. It always contains the finding of an oracle.
     #[must_use]
     pub fn takes(&self, event: &Event) -> bool {
-        let tale = &event.tale;
+        let details = &event.details;
         event.what == "fails"
             || (allows(&self.whos, |who| concerns(event, *who))
-                && allows(&self.views, |view| tale.view == Some(*view))
-                && allows(&self.heights, |height| tale.height == Some(*height))
+                && allows(&self.views, |view| details.view == Some(*view))
+                && allows(&self.heights, |height| details.height == Some(*height))
                 && allows(&self.words, |word| word == event.what)
-                && allows(&self.kinds, |kind| *kind == tale.kind))
+                && allows(&self.kinds, |kind| *kind == details.kind))
     }
 }
 
-/// Whether somebody does it, or the world does it to somebody.
+/// Whether the event is by somebody, or happens to somebody in the world.
 fn concerns(event: &Event, who: Who) -> bool {
-    let is_ours = event.tale.from == Some(who) || event.tale.to.contains(&who);
+    let is_ours = event.details.from == Some(who) || event.details.to.contains(&who);
     event.who == who || (event.who == Who::World && is_ours)
 }
 
@@ -49,7 +50,7 @@ impl FromStr for Pick {
         for term in text.split(',').map(str::trim) {
             let number = |sort: char| term.strip_prefix(sort).and_then(|rest| rest.parse::<u64>().ok());
             if term.is_empty() {
-                return Err("expected something between two commas".to_owned());
+                return Err("expected a term between two commas".to_owned());
             } else if term == "world" {
                 pick.whos.push(Who::World);
             } else if let Some(id) = number('r').and_then(|id| u16::try_from(id).ok()) {
@@ -60,7 +61,7 @@ impl FromStr for Pick {
                 pick.views.push(View(view));
             } else if let Some(height) = number('h') {
                 pick.heights.push(Height(height));
-            } else if WORDS.iter().any(|(word, _)| *word == term) {
+            } else if EVENT_NAMES.iter().any(|(word, _)| *word == term) {
                 pick.words.push(term.to_owned());
             } else {
                 pick.kinds.push(term.to_owned());
@@ -73,26 +74,26 @@ impl FromStr for Pick {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Tale;
+    use crate::trace::EventDetails;
     use quorate_types::Time;
 
     const R1: Who = Who::Replica(ReplicaId(1));
     const R2: Who = Who::Replica(ReplicaId(2));
 
-    fn event(who: Who, what: &'static str, tale: Tale) -> Event {
-        Event { at: Time(1), who, what, number: None, tale }
+    fn event(who: Who, what: &'static str, details: EventDetails) -> Event {
+        Event { at: Time(1), who, what, number: None, details }
     }
 
     #[test]
-    fn terms_of_one_sort_are_alternatives_and_of_all_sorts_one_holds() {
-        let vote = |view, height| Tale::kind("vote").at(Some(View(view)), Some(Height(height)));
+    fn terms_of_one_sort_are_alternatives_and_all_sorts_must_match() {
+        let vote = |view, height| EventDetails::kind("vote").at(Some(View(view)), Some(Height(height)));
         let events = [
             event(R1, "sends", vote(0, 7).to([R2])),
             event(R2, "gets", vote(0, 7).from(R1)),
             event(R2, "refuses", vote(1, 8).from(R1)),
             event(Who::World, "loses", vote(1, 8).from(R1).to([R2])),
-            event(Who::Client(0), "calls", Tale::text("#1")),
-            event(Who::World, "fails", Tale::text("agreement")),
+            event(Who::Client(0), "calls", EventDetails::text("#1")),
+            event(Who::World, "fails", EventDetails::text("agreement")),
         ];
         for (terms, taken) in [
             ("r1", &[0, 3, 5][..]),

@@ -1,5 +1,5 @@
 "use strict";
-// What there is to draw of a run: lanes, arrows, marks, spans, and lines of text. `view.js`, which draws them, follows.
+// The drawable elements of a run: lanes, arrows, marks, spans, and lines of text. `view.js` follows, and draws them.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const count = data.at.length;
@@ -9,7 +9,7 @@ for (let row = 0, at = 0; row < count; row++) { at += data.at[row]; times[row] =
 const begin = data.begin, end = Math.max(data.end, begin + 1);
 const failure = data.failure;
 
-// ---- Who has a lane, and which.
+// ---- Lanes of actors.
 const what = (row) => text[data.what[row]];
 const who = (row) => text[data.who[row]];
 const seen = new Set();
@@ -20,7 +20,7 @@ const lanes = data.lanes.map((name) => ({
 const laneOf = new Map(lanes.map((lane, index) => [lane.name, index]));
 const list = (index) => (index === 0 ? [] : text[index].split(" "));
 
-// ---- Kinds and their colours: the more there is of one, the earlier it is given a colour.
+// ---- Kinds and their colours: the most frequent kinds get the first colours.
 const PALETTE = ["#2563eb", "#d97706", "#059669", "#9333ea", "#0891b2", "#be185d", "#65a30d", "#7c4a1e", "#4f46e5",
   "#b45309", "#0f766e", "#a21caf", "#57534e"];
 const QUIET = { bundle: "#b8c0cc", payload: "#a3adba", "host.heights": "#cbd2da" };
@@ -38,7 +38,7 @@ for (const [kind, known] of [...kinds].sort((a, b) => b[1].count - a[1].count)) 
   known.colour = QUIET[kind] || PALETTE[given++ % PALETTE.length];
 }
 
-// ---- Arrows: from a sending to an arrival, a loss, or nowhere.
+// ---- Arrows: from a departure to an arrival, a loss, or nowhere.
 const ARRIVED = 0, LOST = 1, OPEN = 2;
 const arrows = [];
 const sent = new Map();
@@ -70,7 +70,7 @@ function arrow(from, to, source, target, fate) {
   arrows.push({ from, to, a, b, fate, kind, t0: times[from], t1: to >= 0 ? times[to] : times[from] });
 }
 arrows.sort((x, y) => x.t0 - y.t0);
-// What ends latest in each block of arrows: blocks that have ended are passed over.
+// The latest end in each block of arrows: blocks that have ended are skipped.
 const BLOCK = 128;
 const latest = [];
 arrows.forEach((one, index) => {
@@ -80,25 +80,25 @@ arrows.forEach((one, index) => {
 const delays = arrows.filter((one) => one.fate === ARRIVED).map((one) => one.t1 - one.t0).sort((a, b) => a - b);
 const usual = delays.length ? delays[Math.floor(delays.length / 2)] : 1e6;
 
-// ---- Marks: what happens to one lane.
+// ---- Marks: events of one lane.
 const MARKS = {
   decides: { colour: "#15803d", says: "a block is decided", big: true },
   executes: { colour: "#15803d", says: "blocks are executed" },
-  enters: { colour: "#1d4ed8", says: "another view" },
+  enters: { colour: "#1d4ed8", says: "a replica enters another view" },
   notes: { colour: "#64748b", says: "a transition of the protocol" },
-  timer: { colour: "#7c3aed", says: "a timer is due" },
+  timer: { colour: "#7c3aed", says: "a timer has expired" },
   refuses: { colour: "#ea580c", says: "a message is refused" },
   withholds: { colour: "#a21caf", says: "a Byzantine replica withholds a message" },
-  mood: { colour: "#a21caf", says: "a Byzantine replica changes its mood", big: true },
-  labours: { colour: "#b45309", says: "an executor is slow, or no longer" },
+  behaves: { colour: "#a21caf", says: "a Byzantine replica changes its behaviour", big: true },
+  executor: { colour: "#b45309", says: "an executor becomes slow, or normal again" },
   syncs: { colour: "#0e7490", says: "the log is durable" },
-  crashes: { colour: "#c81e1e", says: "power lost", big: true },
-  starts: { colour: "#15803d", says: "started", big: true },
-  calls: { colour: "#334155", says: "a client calls" },
-  believes: { colour: "#15803d", says: "a client has its answer" },
-  "gives up": { colour: "#c81e1e", says: "a client gives up", big: true },
+  crashes: { colour: "#c81e1e", says: "a replica crashes", big: true },
+  starts: { colour: "#15803d", says: "a replica is started", big: true },
+  calls: { colour: "#334155", says: "a client submits an operation" },
+  believes: { colour: "#15803d", says: "a client accepts an answer" },
+  "gives up": { colour: "#c81e1e", says: "a client cannot learn an outcome", big: true },
   network: { colour: "#b45309", says: "connections: lost and resent, stalled, broken, dialled" },
-  world: { colour: "#334155", says: "what the world does" },
+  world: { colour: "#334155", says: "other events of the world" },
 };
 const NETWORK = new Set(["resends", "stalls", "breaks", "dials", "link", "closed", "doubles", "holds", "delays", "alters", "releases"]);
 const marks = [];
@@ -160,7 +160,7 @@ function seconds(t) {
   const whole = Math.floor(t / 1e9);
   return whole + "." + String(Math.round(t - whole * 1e9)).padStart(9, "0");
 }
-function crowd(names) {
+function compact_names(names) {
   const parts = [];
   for (let at = 0; at < names.length;) {
     const sort = names[at][0], number = Number(names[at].slice(1));
@@ -172,7 +172,7 @@ function crowd(names) {
   return parts.join(" ");
 }
 function line(row) {
-  const word = what(row), from = text[data.from[row]], to = crowd(list(data.to[row]));
+  const word = what(row), from = text[data.from[row]], to = compact_names(list(data.to[row]));
   const whom = from ? (to ? from + " -> " + to : "<- " + from) : to ? "-> " + to : "";
   const sign = word === "begins" || word === "ends" ? "f" : "m";
   const number = data.number[row] ? sign + data.number[row] : "";

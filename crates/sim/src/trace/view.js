@@ -1,6 +1,6 @@
-// The run as a space-time diagram: time from left to right, a lane for everybody, an arrow for each message. What
-// there is to draw comes from `run.js`.
-// ---- What is seen.
+// The run as a space-time diagram: time from left to right, a lane for every actor, an arrow for each message. `run.js`
+// provides the elements.
+// ---- The visible part.
 const LEFT = 92, RULER = 24, FAULT = 15, MAX_ARROWS = 9000;
 let t0 = begin, t1 = end;
 let chosen = -1, hovered = null, pointer = null;
@@ -15,7 +15,7 @@ function first_view() {
   if (asked && Number(asked[2]) > Number(asked[1])) return [Number(asked[1]) * 1e9, Number(asked[2]) * 1e9];
   const last = failure === null ? Math.min(end, begin + 2e9) : failure;
   if (failure === null) return [begin, last];
-  // Two seconds, or less where so much happens that nobody could read it: back to a silence, if there is one.
+  // Two seconds, or less with too many events to read. The part begins at a pause, if there is one.
   let index = below(arrows, last, (one) => one.t0), from = last;
   for (let many = 1; index > 0 && many <= 160; index--, many++) {
     const t = arrows[index - 1].t0;
@@ -77,7 +77,7 @@ function draw() {
   drawn = { arrows: [], marks: [], faults: [] };
   const shown = lanes.filter((lane) => lane.on);
   const top = RULER + 4 + busy.length * FAULT + 16;
-  // Clients have half the room: less happens there.
+  // Lanes of clients have half the height, because they have fewer events.
   const share = (lane) => (lane.is_client ? 0.5 : 1);
   const unit = (height - top - 20) / Math.max(1, shown.reduce((sum, lane) => sum + share(lane), 0));
   let next = top;
@@ -184,14 +184,14 @@ function visible_arrows() {
 function place(one) {
   const ya = lanes[one.a].y, yb = lanes[one.b].y, xa = x_of(one.t0);
   if (one.fate === ARRIVED) return [xa, ya, x_of(one.t1), yb];
-  // It goes part of its way, as fast as is usual.
+  // The arrow covers part of its way, at the usual speed.
   return [xa, ya, x_of(one.t0 + usual * 0.55), ya + (yb - ya) * 0.55];
 }
 function draw_arrows(pen) {
   const all = visible_arrows();
   const every = Math.ceil(all.length / MAX_ARROWS);
   note.hidden = every <= 1;
-  note.textContent = `one in ${every} of ${all.length} arrows is drawn, and only the marks that matter most: zoom in to see all`;
+  note.textContent = `one in ${every} of ${all.length} arrows is drawn, and only the most important marks: zoom in to see all`;
   const heads = all.length < 1500, alpha = all.length < 400 ? 0.95 : all.length < 2500 ? 0.7 : 0.4;
   all.forEach((one, index) => {
     if (index % every !== 0 && one.fate === ARRIVED) return;
@@ -238,7 +238,7 @@ function draw_marks(pen) {
   for (let index = from; index < upto; index++) {
     const mark = marks[index];
     const big = MARKS[mark.sort].big;
-    // From far away only what matters most is seen, and decisions only as a line that grows dense.
+    // A distant view shows only the most important marks, and decisions as a dense line.
     if (!shownMarks.get(mark.sort) || (crowded && (!big || (mark.sort === "decides" && index % Math.ceil(many / 2500))))) continue;
     if (mark.lane >= 0 && !lanes[mark.lane].on) continue;
     const lane = mark.lane >= 0 ? lanes[mark.lane] : null;
@@ -262,7 +262,7 @@ function shape(pen, sort, x, y, off) {
     case "starts":
       pen.beginPath(); pen.moveTo(x - 4, y - 6); pen.lineTo(x + 7, y); pen.lineTo(x - 4, y + 6); pen.fill();
       return y;
-    case "mood": diamond(pen, x, y - off, 6); return y - off;
+    case "behaves": diamond(pen, x, y - off, 6); return y - off;
     case "withholds": pen.fillRect(x - 3, y - off - 1, 6, 2.5); return y - off;
     case "timer":
       pen.lineWidth = 1.3; ring(pen, x, y - off, 4);
@@ -289,7 +289,7 @@ function label(pen, mark, x, y, lane, ends) {
   else if (mark.sort === "decides") words = "decides" + at_height;
   else if (mark.sort === "refuses") words = text[data.text[row]].split(",")[0];
   else if (["timer", "calls", "believes"].includes(mark.sort)) words = text[data.text[row]].slice(0, 28);
-  else if (mark.sort === "mood" || mark.sort === "world") words = (mark.sort === "world" ? what(row) + " " : "") + text[data.text[row]].slice(0, 60);
+  else if (mark.sort === "behaves" || mark.sort === "world") words = (mark.sort === "world" ? what(row) + " " : "") + text[data.text[row]].slice(0, 60);
   if (!words || (lane && lane.gap < 24)) return;
   const below_lane = mark.sort === "notes" || mark.sort === "refuses";
   const key = mark.lane + (below_lane ? "b" : "a");
@@ -375,7 +375,7 @@ function draw_overview() {
   pen.fillText(((end - begin) / 1e9).toFixed(1) + " s", LEFT - 8, h / 2 + 7);
 }
 
-// ---- What lies under the pointer.
+// ---- The element under the pointer.
 function under(x, y) {
   let best = null, nearest = 7;
   for (const { mark, x: mx, y: my } of drawn.marks) {
@@ -455,7 +455,7 @@ window.addEventListener("keydown", (event) => {
 });
 window.addEventListener("resize", paint);
 
-// ---- The lines around what was chosen.
+// ---- The lines around the selected element.
 function show_lines(row) {
   chosen = Math.max(0, Math.min(row, count - 1));
   box.textContent = "";
@@ -518,7 +518,7 @@ function switches(items) {
   for (const [one, item] of all) one.className = item.on() ? "" : "off";
 }
 heading("go to");
-if (failure !== null) button("failure", () => look(...first_at_failure()), "what the oracle found");
+if (failure !== null) button("failure", () => look(...first_at_failure()), "the finding of the oracle");
 button("start", () => { const span = t1 - t0; look(begin, begin + span); });
 button("end", () => { const span = t1 - t0; look(end - span, end); });
 button("all", () => look(begin, end), "the whole run");
@@ -540,7 +540,7 @@ switches(Object.keys(MARKS).filter((sort) => markCounts.has(sort)).map((sort) =>
 
 heading("colour");
 button("by subject", (one) => { by_subject = !by_subject; one.className = by_subject ? "" : "off"; paint(); },
-  "arrows that speak of the same block have the same colour").className = "off";
+  "arrows about the same block have the same colour").className = "off";
 
 const verdict = document.getElementById("verdict");
 verdict.textContent = data.verdict;

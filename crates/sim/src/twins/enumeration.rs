@@ -1,4 +1,4 @@
-//! Many scenarios, numbered: each number names one, so ranges of numbers can be shared out and resumed.
+//! Numbered scenarios. Each number names one, so ranges of numbers can be distributed and resumed.
 
 use super::partition::Partition;
 use super::scenario::{BadScenario, Round, Scenario};
@@ -6,27 +6,27 @@ use super::symmetry::Symmetry;
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
 
-/// Who leads the views of the scenarios.
+/// The leaders of a scenario's views.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Leaders {
-    /// As the protocol has it.
+    /// The protocol's own leaders.
     Own,
-    /// These, from the first view on; one for each view.
+    /// One leader for each view, from the first one on.
     Set(Vec<ReplicaId>),
-    /// Drawn for each view of each scenario.
+    /// Leaders drawn for each view of each scenario.
     Drawn,
 }
 
-/// How the scenarios are chosen.
+/// The choice of scenarios.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Choice {
-    /// Every one.
+    /// All scenarios.
     All,
-    /// So many, drawn by this seed.
+    /// Scenarios drawn by a seed.
     Drawn { count: u64, seed: u64 },
 }
 
-/// See the module.
+/// An enumeration of scenarios.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Enumeration {
     n: usize,
@@ -36,15 +36,15 @@ pub struct Enumeration {
     leaders: Leaders,
     choice: Choice,
     partitions: Vec<Partition>,
-    /// The same for all scenarios, where leaders are not drawn.
+    /// The symmetry of all scenarios, where leaders are not drawn.
     symmetry: Option<Symmetry>,
 }
 
 impl Enumeration {
-    /// Every scenario with these twins, so many views, and at most so many parts.
+    /// Enumerates all scenarios with these twins, this number of views, and at most this number of parts.
     ///
     /// # Errors
-    /// When there is no such scenario, or more of them than can be numbered.
+    /// Returns an error when there is no such scenario, or too many to be numbered.
     pub fn all(
         n: usize,
         twins: Vec<ReplicaId>,
@@ -58,10 +58,10 @@ impl Enumeration {
         Self::new(n, twins, views, parts_max, leaders, Choice::All)
     }
 
-    /// So many scenarios with these twins, so many views, and at most so many parts, drawn by a seed.
+    /// Draws scenarios with these twins, this number of views, and at most this number of parts.
     ///
     /// # Errors
-    /// When there is no such scenario.
+    /// Returns an error when there is no such scenario.
     pub fn drawn(
         n: usize,
         twins: Vec<ReplicaId>,
@@ -109,7 +109,7 @@ impl Enumeration {
         partitions.checked_pow(u32::try_from(self.views).ok()?)
     }
 
-    /// How many scenarios there are, those that are the same but for names among them.
+    /// Returns the number of scenarios, including those that are equal but for names.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self.choice {
@@ -118,25 +118,25 @@ impl Enumeration {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no scenarios.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Partitions that each view has one of.
+    /// Returns the partitions that a view may have.
     #[must_use]
     pub fn partitions(&self) -> &[Partition] {
         &self.partitions
     }
 
-    /// Whether scenarios are drawn: then it does not pay to look for the same ones.
+    /// Whether scenarios are drawn. Then a search for equal ones does not pay.
     #[must_use]
     pub fn is_drawn(&self) -> bool {
         self.choice != Choice::All
     }
 
-    /// The scenario of a number.
+    /// Returns the scenario of a number.
     #[must_use]
     pub fn scenario(&self, number: u64) -> Scenario {
         let mut rounds = match self.choice {
@@ -149,7 +149,7 @@ impl Enumeration {
         Scenario { n: self.n, twins: self.twins.clone(), rounds }
     }
 
-    /// The digits of the number, that of the first view first.
+    /// Returns the digits of the number, that of the first view first.
     fn numbered(&self, mut number: u64) -> Vec<Round> {
         let base = u64::try_from(self.partitions.len()).unwrap_or(u64::MAX).max(1);
         let mut rounds = Vec::with_capacity(self.views);
@@ -178,7 +178,7 @@ impl Enumeration {
         self.partitions.get(number).copied().unwrap_or(Partition::together(self.nodes()))
     }
 
-    /// Whether a scenario is the first of all that are the same but for names.
+    /// Whether a scenario is the first of all that are equal but for names.
     #[must_use]
     pub fn is_first(&self, scenario: &Scenario) -> bool {
         match &self.symmetry {
@@ -187,14 +187,14 @@ impl Enumeration {
         }
     }
 
-    /// The first of all that are the same but for names.
+    /// Returns the first of all scenarios that are equal but for names.
     #[must_use]
     pub fn first_like(&self, scenario: &Scenario) -> Scenario {
         let symmetry = self.symmetry.clone().unwrap_or_else(|| Symmetry::of(scenario));
         Scenario { rounds: symmetry.canonical(&scenario.rounds), ..scenario.clone() }
     }
 
-    /// What it is, as the options of the command line that runs it.
+    /// Returns the options of the command line that runs these scenarios.
     #[must_use]
     pub fn options(&self) -> String {
         match self.choice {
@@ -203,7 +203,7 @@ impl Enumeration {
         }
     }
 
-    /// What its numbers mean: for ledgers. How many scenarios are drawn changes none of them.
+    /// Returns the name of the numbering, for ledgers. It does not depend on the number of drawn scenarios.
     #[must_use]
     pub fn name(&self) -> String {
         let ids = |ids: &[ReplicaId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");

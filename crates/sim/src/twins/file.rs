@@ -1,14 +1,13 @@
-//! Scenarios as JSON: a format of our own, and that of relab/hotstuff, which is read as it is. `docs/twins.md` says
-//! what each field means.
+//! Scenarios as JSON: our own format, and that of relab/hotstuff. `docs/twins.md` describes every field.
 //!
-//! How relab's generator has drawn its scenarios, and for how many ticks they were to run, is left aside.
+//! Fields about the generation of relab's scenarios, and about their duration in ticks, are ignored.
 
 use super::partition::Partition;
 use super::scenario::{BadScenario, Round, Scenario};
 use quorate_types::ReplicaId;
 use serde::{Deserialize, Serialize};
 
-/// What stands in `format`.
+/// The value of `format`.
 const FORMAT: &str = "quorate twins 1";
 
 #[derive(Serialize, Deserialize)]
@@ -34,7 +33,7 @@ struct OwnView {
     parts: Vec<Vec<String>>,
 }
 
-/// Only what matters here; generators say more.
+/// The relevant fields of a file. Generators write more.
 #[derive(Deserialize)]
 struct RelabFile {
     num_nodes: usize,
@@ -50,7 +49,7 @@ struct RelabView {
     partitions: List<List<RelabNode>>,
 }
 
-/// A list that may be missing, and that Go writes as `null` where it is empty.
+/// A list that may be missing. Go writes an empty one as `null`.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct List<T>(Option<Vec<T>>);
@@ -86,13 +85,13 @@ enum RelabNode {
     },
 }
 
-/// Scenarios in our own format.
+/// Writes scenarios in our own format.
 #[must_use]
 pub fn to_json(scenarios: &[Scenario]) -> String {
     let mut lines = format!("{{\n  \"format\": \"{FORMAT}\",\n  \"scenarios\": [");
     for (at, scenario) in scenarios.iter().enumerate() {
         lines.push_str(if at == 0 { "\n    " } else { ",\n    " });
-        // Numbers and strings alone: this always has a text.
+        // Numbers and strings can always be serialized.
         lines.push_str(&serde_json::to_string(&own(scenario)).unwrap_or_default());
     }
     lines.push_str("\n  ]\n}\n");
@@ -115,12 +114,12 @@ fn own(scenario: &Scenario) -> OwnScenario {
 /// Reads scenarios in either format.
 ///
 /// # Errors
-/// What is wrong, and in which scenario.
+/// Returns an error with its cause and scenario.
 pub fn from_json(text: &str) -> Result<Vec<Scenario>, BadScenario> {
     let bad = |why: serde_json::Error| BadScenario(why.to_string());
     let value: serde_json::Value = serde_json::from_str(text).map_err(bad)?;
     let scenarios: Vec<Result<Scenario, BadScenario>> = if value.get("format").is_some() {
-        // From the text, not from the value: its errors know where they are.
+        // Parsing the text instead of the value gives errors with positions.
         let file: OwnFile = serde_json::from_str(text).map_err(bad)?;
         if file.format != FORMAT {
             return Err(BadScenario(format!("format {:?}; this version reads {FORMAT:?}", file.format)));
@@ -173,7 +172,7 @@ fn read_relab(n: usize, twins: usize, views: List<RelabView>) -> Result<Scenario
     Ok(scenario)
 }
 
-/// Our number of a node.
+/// Returns our number of a node.
 fn relab_node(n: usize, twins: usize, node: &RelabNode) -> Result<usize, BadScenario> {
     let (replica, second) = match *node {
         RelabNode::Number(number) | RelabNode::Numbered { number } => {
@@ -196,7 +195,7 @@ fn relab_node(n: usize, twins: usize, node: &RelabNode) -> Result<usize, BadScen
     Ok(if second { n.saturating_add(replica) } else { replica })
 }
 
-/// What to think of nodes that stand in no part.
+/// The treatment of nodes that are in no part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Absent {
     Refused,

@@ -1,10 +1,10 @@
-//! Which nodes reach each other: a set of nodes in parts.
+//! A partition of nodes into parts whose members reach each other.
 
-/// Nodes that a scenario may have: replicas, and the second ones of twins.
+/// Largest number of nodes of a scenario: replicas, and the second ones of twins.
 pub const NODES_MAX: usize = 16;
 
-/// Nodes in parts. The order of the parts and their names mean nothing: the part of the first node is number 0, and a
-/// new part has the next number, so that two partitions are the same exactly when they are equal.
+/// A partition of nodes. Order and names of the parts have no meaning: the first node's part has number 0, and each
+/// new part has the next number. So two partitions are the same exactly when they are equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Partition {
     part: [u8; NODES_MAX],
@@ -12,13 +12,13 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// So many nodes that all reach each other.
+    /// Returns the partition with one part.
     #[must_use]
     pub fn together(nodes: usize) -> Self {
         Self { part: [0; NODES_MAX], nodes: nodes.min(NODES_MAX) }
     }
 
-    /// The partition in which nodes of one part have the same number, whichever. `None` for too many nodes.
+    /// Returns the partition in which nodes with equal numbers share a part. `None` for too many nodes.
     #[must_use]
     pub fn of(numbers: &[usize]) -> Option<Self> {
         if numbers.len() > NODES_MAX {
@@ -36,8 +36,8 @@ impl Partition {
         Some(Self { part, nodes: numbers.len() })
     }
 
-    /// All partitions of so many nodes into at most so many parts: first the one in which all are together, then in
-    /// the order of the nodes' numbers.
+    /// Returns all partitions into at most this number of parts. The one with one part comes first; the others follow
+    /// in the order of the nodes' numbers.
     #[must_use]
     pub fn all(nodes: usize, parts_max: usize) -> Vec<Self> {
         let mut all = vec![Self::together(0)];
@@ -51,7 +51,7 @@ impl Partition {
         all
     }
 
-    /// With one node more.
+    /// Adds a node.
     fn with(&self, part: usize) -> Self {
         let mut longer = *self;
         if let Some(slot) = longer.part.get_mut(self.nodes) {
@@ -61,19 +61,19 @@ impl Partition {
         longer
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// The number of each node's part, by node.
+    /// Returns the part of each node.
     #[must_use]
     pub fn numbers(&self) -> &[u8] {
         self.part.get(..self.nodes).unwrap_or_default()
     }
 
-    /// How many parts there are.
+    /// Returns the number of parts.
     #[must_use]
     pub fn parts(&self) -> usize {
         self.numbers().iter().max().map_or(0, |most| usize::from(*most).saturating_add(1))
@@ -86,7 +86,7 @@ impl Partition {
         matches!((numbers.get(a), numbers.get(b)), (Some(a), Some(b)) if a == b)
     }
 
-    /// The nodes of each part, in the order of the parts.
+    /// Returns the nodes of each part.
     #[must_use]
     pub fn members(&self) -> Vec<Vec<usize>> {
         let mut members = vec![Vec::new(); self.parts()];
@@ -98,7 +98,7 @@ impl Partition {
         members
     }
 
-    /// The same with other names for the nodes: what holds of `node` here holds of `names[node]` there.
+    /// Renames the nodes: `node` becomes `names[node]`.
     #[must_use]
     pub(crate) fn renamed(&self, names: &[usize]) -> Self {
         let mut numbers = vec![0; self.nodes];

@@ -1,46 +1,46 @@
-//! Runs scenarios, and ranges of them.
+//! Runs of scenarios, and of ranges of them.
 
 use super::enumeration::Enumeration;
 use super::scenario::Scenario;
 use super::{ACT_NS, VIEW_NS_MAX};
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use crate::disk::Costs;
-use crate::model::Op;
+use crate::link_conditions::LinkConditions;
 use crate::oracles::Failure;
 use crate::settings::{BadSettings, Settings, Transport, sets_leaders};
-use crate::weather::Weather;
 use crate::world::World;
 use crate::{ms, secs};
 use quorate_consensus::Entry;
+use quorate_history::Op;
 use quorate_types::Time;
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Every message takes exactly this long.
+/// Delay of every message.
 const DELAY_NS: u64 = ms(1);
-/// The bound on delays that protocols are told: small, so that their timers are short.
+/// Bound on delays that the protocol is given. It is small, so that timers are short.
 const DELTA_NS: u64 = ms(6);
-/// A client asks all replicas after so long, and goes on asking.
+/// Time until a client asks all replicas, and the longest pause between retries.
 const RETRY_NS: u64 = ms(5);
 const RETRY_NS_MAX: u64 = ms(200);
-/// How long replicas may take to come to the same height once the client has its answer.
+/// Longest time until all replicas are at one height once the client has its answer.
 const SETTLE_NS: u64 = secs(20);
 
-/// What a scenario came to.
+/// The result of a scenario.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// What an oracle found.
+    /// The finding of an oracle.
     pub failure: Option<Failure>,
-    /// Heights that were decided.
+    /// Number of decided heights.
     pub heights: u64,
-    /// Views of the scenario that some node was in.
+    /// Number of the scenario's views that some node has entered.
     pub visited: usize,
-    /// Virtual time that passed.
+    /// Virtual time of the run.
     pub virtual_ns: u64,
-    /// From the moment on which everybody reached everybody to the next answer.
+    /// Time from the end of the partitions to the next answer.
     pub recovered_ns: u64,
-    /// Transitions.
+    /// Number of transitions.
     pub transitions: u64,
 }
 
@@ -60,46 +60,46 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One run of a scenario, ready to begin.
-pub struct Play {
+/// A run of a scenario before its first event.
+pub struct ScenarioRun {
     world: World,
     rounds: usize,
     ops: u32,
 }
 
-impl Play {
-    /// The run of a scenario. Leaders that it sets are left out where the protocol has only a rule of its own.
+impl ScenarioRun {
+    /// Prepares the run of a scenario. Its leaders are ignored where the protocol allows only its own.
     ///
     /// # Errors
-    /// When the scenario makes no sense, or so many replicas do not suit the protocol.
+    /// Returns an error when the scenario is invalid, or the protocol does not support this number of replicas.
     pub fn new(entry: &Entry, scenario: &Scenario) -> Result<Self, BadSettings> {
         scenario.check().map_err(|bad| BadSettings::Scenario(bad.to_string()))?;
         let mut settings = Settings::new(entry, 0).with_n(scenario.n);
         settings.transport = Transport::Datagrams;
         settings.clients = 1;
-        settings.weather = Weather::constant(DELAY_NS);
+        settings.conditions = LinkConditions::constant(DELAY_NS);
         settings.costs = Costs::NONE;
-        settings.delta_ns = DELTA_NS;
-        settings.client_retry_ns = RETRY_NS;
-        settings.client_retry_ns_max = RETRY_NS_MAX;
-        settings.byzantine = scenario.twins.iter().map(|id| (*id, Byzantine::Twin)).collect();
+        settings.parameters.delta_ns = DELTA_NS;
+        settings.client.retry_ns = RETRY_NS;
+        settings.client.retry_ns_max = RETRY_NS_MAX;
+        settings.byzantine.replicas = scenario.twins.iter().map(|id| (*id, Byzantine::Twin)).collect();
         if sets_leaders(entry) {
-            settings.leaders = scenario.leaders();
+            settings.parameters.leaders = scenario.leaders();
         }
-        let world = World::in_parts(settings, scenario.clone())?;
+        let world = World::for_twins(settings, scenario.clone())?;
         Ok(Self { world, rounds: scenario.rounds.len(), ops: 0 })
     }
 
-    /// The world, for who wants to read along.
+    /// Returns the world, for a test that wants to observe it.
     pub fn world(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// Runs it, once.
+    /// Runs the scenario, once.
     pub fn run(&mut self) -> Outcome {
         let mut recovered_ns = 0;
-        // As in `seed`: what is half done when something panics is looked at for the report alone.
-        let ran = catch_unwind(AssertUnwindSafe(|| self.go(&mut recovered_ns)));
+        // As in `report`, only the report reads a world after a panic.
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run_phases(&mut recovered_ns)));
         let world = &mut self.world;
         if let Err(what) = ran {
             let text = what.downcast_ref::<String>().cloned();
@@ -116,13 +116,13 @@ impl Play {
         }
     }
 
-    fn go(&mut self, recovered_ns: &mut u64) -> Result<(), Failure> {
+    fn run_phases(&mut self, recovered_ns: &mut u64) -> Result<(), Failure> {
         self.play_rounds()?;
         let outage_ns = self.world.now().0;
-        self.world.end_parts();
-        self.world.watch_for_circles();
+        self.world.end_twins_schedule();
+        self.world.watch_for_livelock();
         let healed = self.world.now();
-        // What still waits does as well as something new, and nothing was decided at this moment.
+        // A waiting operation serves as well as a new one, because nothing was decided at this moment.
         if self.world.is_done(0) {
             self.submit();
         }
@@ -141,8 +141,8 @@ impl Play {
         world.check_settled()
     }
 
-    /// Until a node has gone beyond the last view, or for as long as that may take. Something always waits to be
-    /// decided when the leader of a view falls silent, or nobody would miss it.
+    /// Runs until a node has left the last view, or its time is over. An operation waits whenever a view's leader
+    /// falls silent, or no replica would miss the leader.
     fn play_rounds(&mut self) -> Result<(), Failure> {
         self.submit();
         let rounds = u64::try_from(self.rounds).unwrap_or(u64::MAX);
@@ -154,8 +154,9 @@ impl Play {
                 self.submit();
             }
             let end = if is_silent { limit } else { silent_from };
-            self.world
-                .run_as_long(end, |world| world.reached() == view && !(is_silent && world.is_done(0)))?;
+            self.world.run_until_or_while(end, |world| {
+                world.reached() == view && !(is_silent && world.is_done(0))
+            })?;
             if self.world.reached() != view {
                 view = self.world.reached();
                 silent_from = self.world.now().plus(ACT_NS);
@@ -171,39 +172,39 @@ impl Play {
     }
 }
 
-/// What a range of scenarios came to.
+/// The result of a range of scenarios.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Verdict {
-    /// Scenarios that were run.
+pub struct RangeResult {
+    /// Number of scenarios that were run.
     pub runs: u64,
-    /// Scenarios that were left out, because they are the same as others but for names.
+    /// Number of scenarios that were skipped, because they equal others but for names.
     pub skipped: u64,
-    /// Heights that were decided.
+    /// Number of decided heights.
     pub heights: u64,
-    /// Scenarios in which every view was visited.
+    /// Number of scenarios in which every view was entered.
     pub complete: u64,
-    /// Virtual time that passed.
+    /// Virtual time of the runs.
     pub virtual_ns: u64,
-    /// The longest time to an answer once everybody reached everybody.
+    /// Longest time from the end of the partitions to an answer.
     pub recovered_ns_max: u64,
-    /// Transitions.
+    /// Number of transitions.
     pub transitions: u64,
-    /// What failed, by number.
+    /// Failures, by number of the scenario.
     pub failures: Vec<(u64, Failure)>,
 }
 
-impl Verdict {
-    /// Runs one more.
+impl RangeResult {
+    /// Runs one more scenario.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
+    /// Returns an error when the protocol does not support this number of replicas.
     pub fn run(&mut self, entry: &Entry, number: u64, scenario: &Scenario) -> Result<(), BadSettings> {
-        let outcome = Play::new(entry, scenario)?.run();
+        let outcome = ScenarioRun::new(entry, scenario)?.run();
         self.add(number, scenario, &outcome);
         Ok(())
     }
 
-    /// Counts one more.
+    /// Adds the result of one more scenario.
     pub fn add(&mut self, number: u64, scenario: &Scenario, outcome: &Outcome) {
         self.runs = self.runs.saturating_add(1);
         self.heights = self.heights.saturating_add(outcome.heights);
@@ -216,7 +217,7 @@ impl Verdict {
         }
     }
 
-    /// Adds what another range came to.
+    /// Adds the result of another range.
     pub fn merge(&mut self, other: Self) {
         self.runs = self.runs.saturating_add(other.runs);
         self.skipped = self.skipped.saturating_add(other.skipped);
@@ -229,12 +230,12 @@ impl Verdict {
     }
 }
 
-/// Runs the scenarios of a range of numbers, those that are the same but for names once.
+/// Runs the scenarios of a range of numbers. Scenarios that are equal but for names run once.
 ///
 /// # Errors
-/// When so many replicas do not suit the protocol.
-pub fn run_range(entry: &Entry, all: &Enumeration, range: Range<u64>) -> Result<Verdict, BadSettings> {
-    let mut verdict = Verdict::default();
+/// Returns an error when the protocol does not support this number of replicas.
+pub fn run_range(entry: &Entry, all: &Enumeration, range: Range<u64>) -> Result<RangeResult, BadSettings> {
+    let mut verdict = RangeResult::default();
     for number in range.start..range.end.min(all.len()) {
         let scenario = all.scenario(number);
         if all.is_drawn() || all.is_first(&scenario) {

@@ -1,43 +1,43 @@
-//! One scenario: who leads, and who reaches whom, view by view.
+//! A scenario: leaders and partitions, view by view.
 
 use super::partition::{NODES_MAX, Partition};
 use quorate_types::ReplicaId;
 use std::fmt;
 
-/// What happens in one view.
+/// One view of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Round {
-    /// Who leads; `None` for whom the protocol's own rule names.
+    /// The leader; `None`: the protocol's own.
     pub leader: Option<ReplicaId>,
-    /// Who reaches whom.
+    /// The partition of the nodes.
     pub partition: Partition,
 }
 
-/// See the module. Node `i` is replica `i`, for twins the first of the two; node `n + k` is the second of the
-/// `k`-th twin.
+/// A scenario. Node `i` is replica `i`, or the first half of that twin. Node `n + k` is the second half of the `k`-th
+/// twin.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Scenario {
-    /// How many replicas the committee has.
+    /// Number of replicas in the committee.
     pub n: usize,
-    /// Which of them are twins, in the order of their ids.
+    /// The twins, in the order of their ids.
     pub twins: Vec<ReplicaId>,
     /// The first views.
     pub rounds: Vec<Round>,
 }
 
-/// Why something is no scenario.
+/// The reason why a scenario is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadScenario(pub String);
 
 impl Scenario {
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.n.saturating_add(self.twins.len())
     }
 
-    /// Whose node it is.
+    /// Returns the replica of a node.
     #[must_use]
     pub fn owner(&self, node: usize) -> Option<ReplicaId> {
         match node.checked_sub(self.n) {
@@ -46,23 +46,23 @@ impl Scenario {
         }
     }
 
-    /// How a node is written: `3` is replica 3 or the first of a twin, `3'` its second.
+    /// Returns the name of a node: `3` is replica 3 or the first half of a twin, `3'` its second half.
     #[must_use]
     pub fn name(&self, node: usize) -> String {
         let owner = self.owner(node).map_or_else(|| "?".to_owned(), |id| id.to_string());
         if node < self.n { owner } else { format!("{owner}'") }
     }
 
-    /// The node that is written like this.
+    /// Returns the node of a name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<usize> {
         (0..self.nodes()).find(|node| self.name(*node) == name)
     }
 
-    /// Checks that it makes sense.
+    /// Checks the scenario.
     ///
     /// # Errors
-    /// What does not.
+    /// Returns the reason why it is invalid.
     pub fn check(&self) -> Result<(), BadScenario> {
         let bad = |what: String| Err(BadScenario(what));
         if self.n == 0 || self.nodes() > NODES_MAX {
@@ -83,7 +83,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The leaders that are set, from the first view on: as far as all are.
+    /// Returns the leaders from the first view on, up to the first view without one.
     #[must_use]
     pub fn leaders(&self) -> Vec<ReplicaId> {
         self.rounds.iter().map_while(|round| round.leader).collect()
@@ -91,7 +91,7 @@ impl Scenario {
 }
 
 impl fmt::Display for Scenario {
-    /// `0 | 1 2 3 3'` for each view, with its leader where one is set.
+    /// Formats each view as `0 | 1 2 3 3'`, with its leader where one is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (view, round) in self.rounds.iter().enumerate() {
             let comma = if view == 0 { "" } else { ", " };

@@ -1,9 +1,9 @@
-//! Which scenarios are the same but for names.
+//! Scenarios that are equal but for names.
 //!
-//! The two of a twin are alike, so they may be exchanged; so may replicas that are alike: those that lead in the same
-//! views of the scenario, and are or are not twins. Where no leaders are set, each replica may lead when its turn
-//! comes, and only the two of a twin are exchanged. What comes after the scenario is no part of it: there everybody
-//! reaches everybody, and leaders follow each other as the protocol has it.
+//! Both halves of a twin are alike, so they may be exchanged. Replicas are alike if they lead the same views of the
+//! scenario, and are both twins or both not. Where no leaders are set, every replica may lead in its turn, so only
+//! the halves of twins are exchanged. The time after the scenario does not count: then all nodes reach each other,
+//! and the protocol chooses the leaders.
 
 use super::partition::Partition;
 use super::scenario::{Round, Scenario};
@@ -12,14 +12,14 @@ use quorate_types::ReplicaId;
 /// New names of the nodes, by node.
 type Names = Vec<usize>;
 
-/// All ways to rename the nodes of a scenario that leave it a scenario of the same committee with the same leaders.
+/// All renamings of a scenario's nodes that keep its committee and leaders.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Symmetry {
     names: Vec<Names>,
 }
 
 impl Symmetry {
-    /// Of scenarios like this one: with these twins and leaders.
+    /// Returns the symmetry of scenarios with these twins and leaders.
     pub(crate) fn of(scenario: &Scenario) -> Self {
         let ids: Vec<usize> = (0..scenario.n).collect();
         let is_led =
@@ -35,13 +35,13 @@ impl Symmetry {
         Self { names: orders.flat_map(|order| with_twins(scenario, &order)).collect() }
     }
 
-    /// The first of all scenarios that are the same but for names.
+    /// Returns the first of all scenarios that are equal but for names.
     pub(crate) fn canonical(&self, rounds: &[Round]) -> Vec<Round> {
         let all = self.names.iter().map(|names| renamed(rounds, names));
         all.min().unwrap_or_else(|| rounds.to_vec())
     }
 
-    /// Whether it is that first one.
+    /// Whether the scenario is that first one.
     pub(crate) fn is_canonical(&self, rounds: &[Round]) -> bool {
         let is_less = |names: &Names| {
             let renamed = rounds.iter().map(|round| round.partition.renamed(names));
@@ -50,7 +50,7 @@ impl Symmetry {
         !self.names.iter().any(is_less)
     }
 
-    /// How many ways there are.
+    /// Returns the renamings.
     #[cfg(test)]
     pub(crate) fn names(&self) -> &[Names] {
         &self.names
@@ -62,7 +62,7 @@ fn renamed(rounds: &[Round], names: &Names) -> Vec<Round> {
     rounds.iter().map(|round| Round { partition: rename(&round.partition), ..*round }).collect()
 }
 
-/// The ways to rename nodes that follow from one way to rename replicas: each twin's two may be exchanged.
+/// Returns the renamings of nodes that follow from one of replicas: the halves of each twin may be exchanged.
 fn with_twins(scenario: &Scenario, order: &[usize]) -> Vec<Names> {
     let mut all: Vec<Names> = vec![order.to_vec()];
     for twin in &scenario.twins {

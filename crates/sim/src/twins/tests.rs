@@ -1,4 +1,4 @@
-//! Counts, symmetry, files. What runs come to is tested with protocols, in `quorate-protocols`.
+//! Tests of counts, symmetry and files. Tests with protocols are in `quorate-protocols`.
 
 use super::symmetry::Symmetry;
 use super::{Enumeration, Leaders, Partition, Round, Scenario, from_json, to_json};
@@ -13,7 +13,7 @@ fn all(twins: &[u16], views: usize, parts: usize, leaders: Leaders) -> Enumerati
     Enumeration::all(4, ids(twins), views, parts, leaders).unwrap()
 }
 
-/// Stirling numbers of the second kind, added up.
+/// The counts are sums of Stirling numbers of the second kind.
 #[test]
 fn every_partition_comes_once() {
     for (nodes, parts, count) in [(5, 1, 1), (5, 2, 16), (5, 3, 41), (5, 5, 52), (6, 2, 32), (1, 3, 1)] {
@@ -23,7 +23,7 @@ fn every_partition_comes_once() {
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), count);
         assert!(all.is_sorted());
         assert!(all.iter().all(|partition| partition.parts() <= parts && partition.nodes() == nodes));
-        // Every way to hand out numbers is one of them, whatever the numbers are.
+        // Any assignment of numbers gives one of the partitions.
         for number in 0..nodes.pow(nodes as u32) {
             let numbers: Vec<usize> = (0..nodes).map(|at| number / nodes.pow(at as u32) % nodes).collect();
             let partition = Partition::of(&numbers).unwrap();
@@ -45,9 +45,9 @@ fn every_scenario_comes_once() {
     assert!(scenarios.iter().all(|scenario| scenario.leaders() == ids(&[1, 0, 2])));
 }
 
-/// What is drawn depends on seed and number alone.
+/// A drawn scenario depends on seed and number alone.
 #[test]
-fn what_is_drawn_can_be_drawn_again() {
+fn drawn_scenarios_are_reproducible() {
     let drawn = |leaders, seed| Enumeration::drawn(4, ids(&[1]), 7, 3, leaders, (500, seed)).unwrap();
     let (one, other) = (drawn(Leaders::Drawn, 5), drawn(Leaders::Drawn, 6));
     let scenarios: BTreeSet<Scenario> = (0..500).map(|number| one.scenario(number)).collect();
@@ -62,7 +62,7 @@ fn what_is_drawn_can_be_drawn_again() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_enumerations_are_refused() {
     let all = |twins: &[u16], views, leaders| Enumeration::all(4, ids(twins), views, 2, leaders);
     for (bad, why) in [
         (all(&[4], 1, Leaders::Own), "replicas below 4"),
@@ -77,7 +77,7 @@ fn what_cannot_be_is_refused() {
     }
 }
 
-/// A partition without numbers.
+/// Returns a partition without numbers.
 fn as_sets(partition: &Partition) -> BTreeSet<BTreeSet<usize>> {
     partition.members().into_iter().map(BTreeSet::from_iter).collect()
 }
@@ -94,8 +94,8 @@ fn orders(items: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Of all ways to give nodes other names: those in which the two of a twin stay the two of a twin, and leaders stay
-/// who they are. Where leaders are not set, everybody stays who he is.
+/// Returns all renamings that keep halves of twins together and leaders in place. Without set leaders, every replica
+/// keeps its place.
 fn allowed(scenario: &Scenario) -> Vec<Vec<usize>> {
     let owner = |node: usize| scenario.owner(node).unwrap();
     let nodes: Vec<usize> = (0..scenario.nodes()).collect();
@@ -115,7 +115,7 @@ fn allowed(scenario: &Scenario) -> Vec<Vec<usize>> {
 
 type Sets = Vec<BTreeSet<BTreeSet<usize>>>;
 
-/// What a scenario is called under all names that it may have.
+/// Returns all equal scenarios under all renamings.
 fn orbit(scenario: &Scenario) -> BTreeSet<Sets> {
     let rename = |names: &Vec<usize>| -> Sets {
         let part = |part: &BTreeSet<usize>| part.iter().map(|node| names[*node]).collect();
@@ -124,9 +124,9 @@ fn orbit(scenario: &Scenario) -> BTreeSet<Sets> {
     allowed(scenario).iter().map(rename).collect()
 }
 
-/// Of all scenarios that are the same but for names exactly one is kept.
+/// Exactly one of all scenarios that are equal but for names is kept.
 #[test]
-fn what_is_left_out_is_the_same_as_what_is_kept() {
+fn skipped_scenarios_equal_kept_ones() {
     for (twins, views, parts, leaders, ways) in [
         (&[3][..], 2, 3, Leaders::Own, 2),
         (&[0], 2, 2, Leaders::Set(ids(&[0, 0])), 2 * 6),
@@ -160,10 +160,10 @@ fn what_is_left_out_is_the_same_as_what_is_kept() {
     }
 }
 
-/// With one pair of twins about half of all scenarios are left out: all but those in which exchanging the two changes
-/// nothing come in pairs.
+/// With one twin about half of all scenarios are skipped: all form pairs but those that the exchange of both halves
+/// does not change.
 #[test]
-fn about_half_is_left_out() {
+fn about_half_is_skipped() {
     for (views, parts, alike) in [(4, 2, 8u64.pow(4)), (3, 3, 15u64.pow(3))] {
         let all = all(&[1], views, parts, Leaders::Own);
         let kept = (0..all.len()).filter(|number| all.is_first(&all.scenario(*number))).count() as u64;
@@ -172,7 +172,7 @@ fn about_half_is_left_out() {
 }
 
 #[test]
-fn scenarios_come_back_from_their_files() {
+fn written_scenarios_are_read_back() {
     let (whole, drawn) = (
         all(&[2], 2, 3, Leaders::Set(ids(&[3, 1]))),
         Enumeration::drawn(4, ids(&[0, 3]), 7, 3, Leaders::Drawn, (50, 1)).unwrap(),
@@ -186,9 +186,9 @@ fn scenarios_come_back_from_their_files() {
     assert_eq!(from_json(&to_json(&[])), Ok(Vec::new()));
 }
 
-/// The format stays what it is: files are kept.
+/// The format may not change, because users keep files.
 #[test]
-fn a_file_says_what_it_always_said() {
+fn file_format_does_not_change() {
     let partition = |numbers: &[usize]| Partition::of(numbers).unwrap();
     let scenario = Scenario {
         n: 4,
@@ -210,9 +210,9 @@ fn a_file_says_what_it_always_said() {
     assert_eq!(from_json(text), Ok(vec![scenario]));
 }
 
-/// Replicas and views count from 1 there; the first replicas are the twins.
+/// Replicas and views count from 1 in relab's files; the first replicas are the twins.
 #[test]
-fn what_relab_generates_is_read() {
+fn generated_relab_files_are_read() {
     let scenarios = from_json(include_str!("relab/numbers.json")).unwrap();
     let shown: Vec<String> = scenarios.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -228,9 +228,9 @@ fn what_relab_generates_is_read() {
     assert_eq!(scenarios[0].twins, ids(&[0, 1]));
 }
 
-/// Go writes an empty set as `null`, and says how scenarios were drawn beside them.
+/// Go writes an empty list as `null`, and adds how scenarios were drawn.
 #[test]
-fn an_empty_list_of_relab_may_be_null_or_missing() {
+fn empty_list_of_relab_may_be_null_or_missing() {
     let file = |scenarios: &str| {
         let drawn = r#""partitions":3,"views":2,"ticks":100,"shuffle":true,"seed":-7"#;
         from_json(&format!(r#"{{"num_nodes":4,"num_twins":1,{drawn}{scenarios}}}"#))
@@ -253,7 +253,7 @@ fn an_empty_list_of_relab_may_be_null_or_missing() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn error_in_a_file_is_explained() {
     let own = |views: &str| {
         format!(r#"{{"format":"quorate twins 1","scenarios":[{{"n":4,"twins":[3],"views":[{views}]}}]}}"#)
     };

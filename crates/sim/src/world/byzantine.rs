@@ -1,19 +1,22 @@
-//! Byzantine replicas in the world, and puppets.
+//! Byzantine replicas in the world, and controlled replicas.
 
-use super::telling::{Eyes, names};
+use super::controlled_input::ControlledInput;
+use super::plan::Plan;
+use super::reporting::{FrameReader, names};
 use super::{Event, World};
-use crate::byzantine::{Around, Conduct, Deed, Means, Role, Sent, Voice, seal};
-use crate::disk::Shared;
-use crate::exit::Leaving;
+use crate::arrival::{Arrival, TwinHalf};
+use crate::byzantine::{Behaviour, DiskAction, Forged, LiarContext, LiarTools, Role, seal};
+use crate::byzantine_kind::Byzantine;
+use crate::disk::{DiskWatch, SharedDisk, Survives};
 use crate::fault::Fault;
 use crate::frame::{Content, Frame};
 use crate::oracles::Oracle;
-use crate::queue::Class;
-use crate::seat::{Arrival, Damage, Seat};
-use crate::trace::{Passage, Print, Who};
-use crate::{Byzantine, Survives};
+use crate::queue::EventClass;
+use crate::replica_slot::{Damage, ReplicaSlot};
+use crate::trace::{Fingerprint, Transit, Who};
+use crate::turn_output::TurnOutput;
 use bytes::Bytes;
-use quorate_consensus::{LinkEvent, Message, To};
+use quorate_consensus::{Message, To};
 use quorate_crypto::statement_preimage;
 use quorate_storage::{Disk as _, MemDisk};
 use quorate_types::rng::Rng;
@@ -21,34 +24,14 @@ use quorate_types::wire::{Lane, frame};
 use quorate_types::{Kind, ReplicaId, Signature, Statement, Time};
 use std::collections::BTreeMap;
 
-/// The first replica of a twin and the second propose at different times, and so different blocks.
+/// Clock offset between the halves of a twin. It makes them propose at different times, and so different blocks.
 const SKEW_NS: i64 = 1;
-/// When a leader is corrupted, between these.
+/// Earliest and latest time at which an adaptive host corrupts the leader.
 const CORRUPT_NS: (u64, u64) = (2_000_000_000, 30_000_000_000);
-/// What is taken for somebody's patience where nobody waits for anything.
+/// Assumed remaining time of a timer where no timer is set.
 const PATIENCE_NS: u64 = 300_000_000;
 
-/// What reaches a puppet.
-#[derive(Clone, Debug)]
-pub enum Heard {
-    /// A frame of a replica.
-    Frame {
-        /// Whose.
-        from: ReplicaId,
-        /// Its type, as `types::wire::frame` lists them.
-        frame_type: u8,
-        /// Its body.
-        body: Bytes,
-        /// What it is.
-        content: Content,
-    },
-    /// What the link to a replica says of itself.
-    Link(ReplicaId, LinkEvent),
-    /// A message of the client at this place.
-    Client(usize, Bytes),
-}
-
-/// The lane on which frames of a type travel.
+/// Returns the lane of frames of a type.
 fn lane_of(frame_type: u8) -> Lane {
     match frame_type {
         frame::BUNDLE | frame::PAYLOAD => Lane::Bodies,
@@ -57,386 +40,394 @@ fn lane_of(frame_type: u8) -> Lane {
 }
 
 impl World {
-    /// Gives everybody the role that the settings say.
-    pub(super) fn cast(&mut self) {
+    /// Assigns the roles of the settings.
+    pub(super) fn assign_roles(&mut self) {
         let roles: Vec<(ReplicaId, Byzantine)> =
-            self.settings.byzantine.iter().map(|(id, kind)| (*id, *kind)).collect();
-        let together = self.settings.coalition.then(|| self.role_rng.fork());
+            self.settings.byzantine.replicas.iter().map(|(id, kind)| (*id, *kind)).collect();
+        let together = self.settings.byzantine.coalition.then(|| self.rngs.roles.fork());
         if together.is_some() {
-            self.feel(Fault::Coalition);
+            self.count_fault(Fault::Coalition);
         }
         for (id, kind) in roles {
-            let rng = together.clone().unwrap_or_else(|| self.role_rng.fork());
+            let rng = together.clone().unwrap_or_else(|| self.rngs.roles.fork());
             if kind == Byzantine::Adaptive {
-                let at = self.now.plus(self.role_rng.between(CORRUPT_NS.0, CORRUPT_NS.1));
-                self.plan(at, super::Plan::Corrupt);
+                let at = self.now.plus(self.rngs.roles.between(CORRUPT_NS.0, CORRUPT_NS.1));
+                self.plan(at, Plan::Corrupt);
             } else {
-                self.liars.insert(id, kind);
+                self.roles.byzantine.insert(id, kind);
                 self.corrupt(id, kind, rng);
             }
         }
     }
 
-    /// From now on a replica that was honest breaks the rules in this way; one whose power is off does it when it is back.
-    /// Nothing becomes of [`Byzantine::Adaptive`], who has to be there from the beginning.
-    pub fn goes_bad(&mut self, id: ReplicaId, kind: Byzantine) {
-        if kind != Byzantine::Adaptive && !self.liars.contains_key(&id) {
-            self.liars.insert(id, kind);
-            let rng = self.role_rng.fork();
+    /// Corrupts an honest replica from now on. A replica that is down begins at its next start.
+    /// [`Byzantine::Adaptive`] has no effect, because such a host has to exist from the beginning.
+    pub fn corrupt_now(&mut self, id: ReplicaId, kind: Byzantine) {
+        if kind != Byzantine::Adaptive && !self.roles.byzantine.contains_key(&id) {
+            self.roles.byzantine.insert(id, kind);
+            let rng = self.rngs.roles.fork();
             self.corrupt(id, kind, rng);
         }
     }
 
-    /// From now on a replica breaks the rules in this way.
+    /// Makes a replica Byzantine from now on.
     fn corrupt(&mut self, id: ReplicaId, kind: Byzantine, rng: Rng) {
         let attacks = self.settings.entry.attacks;
-        let mut seat_rng = self.role_rng.fork();
+        let mut slot_rng = self.rngs.roles.fork();
         let second = (kind == Byzantine::Twin).then(|| {
-            let shared = Shared::new(self.empty_disk(), self.settings.costs);
-            let mut seat = Box::new(Seat::new(id, shared, &mut seat_rng));
-            seat.role = Role::Byzantine(Box::new(Conduct::new(kind, seat_rng.fork(), attacks)));
-            seat.skew_ns = SKEW_NS;
-            seat
+            let shared = SharedDisk::new(self.empty_disk(), self.settings.costs);
+            let mut slot = Box::new(ReplicaSlot::new(id, shared, &mut slot_rng));
+            slot.role = Role::Byzantine(Box::new(Behaviour::new(kind, slot_rng.fork(), attacks)));
+            slot.clock.skew_ns = SKEW_NS;
+            slot
         });
-        let Some(seat) = self.seat_mut(id) else { return };
-        seat.role = Role::Byzantine(Box::new(Conduct::new(kind, rng, attacks)));
-        seat.second = second;
-        // A scenario has moods enough.
-        if self.parts.is_none() {
-            self.queue.push(self.now, Class::Answer, Event::Mood(id));
+        let Some(slot) = self.slot_mut(id) else { return };
+        slot.role = Role::Byzantine(Box::new(Behaviour::new(kind, rng, attacks)));
+        slot.second = second;
+        // A scenario decides itself who reaches whom.
+        if self.schedule.is_none() {
+            self.queue.push(self.now, EventClass::Answer, Event::Mood(id));
         }
     }
 
-    /// Whoever leads is honest no longer, where leaders can be replaced.
+    /// Corrupts the current leader, where leaders can be replaced.
     pub(super) fn corrupt_leader(&mut self) {
         let first = u16::from(!self.settings.entry.spec.replaces_leader);
         let leader = self.leader().filter(|leader| leader.0 >= first && self.is_honest(*leader));
         let others = || self.honest().find(|id| id.0 >= first);
         let Some(victim) = leader.or_else(others) else { return };
-        let kind = self.role_rng.pick(&Byzantine::LATER).copied().unwrap_or(Byzantine::Mute);
+        let kind = self.rngs.roles.pick(&Byzantine::LATER).copied().unwrap_or(Byzantine::Mute);
         self.trace.note(self.now, Who::Replica(victim), "corrupted", &[kind.name().as_bytes()], || {
-            format!("it leads, and is {kind} from now on")
+            format!("the leader is {kind} from now on")
         });
-        self.feel(Fault::Adaptive);
-        let rng = self.role_rng.fork();
-        self.liars.insert(victim, Byzantine::Adaptive);
+        self.count_fault(Fault::Adaptive);
+        let rng = self.rngs.roles.fork();
+        self.roles.byzantine.insert(victim, Byzantine::Adaptive);
         self.corrupt(victim, kind, rng);
     }
 
     fn empty_disk(&self) -> MemDisk {
-        MemDisk::new(self.settings.segment_bytes, self.settings.page_bytes)
+        MemDisk::new(self.settings.storage.segment_bytes, self.settings.storage.page_bytes)
     }
 
-    /// Who has been Byzantine so far, and how: an adaptive host is where it has struck.
+    /// Returns the replicas that have been Byzantine so far, with their hosts. An adaptive host counts from the time
+    /// when it corrupts a leader.
     #[must_use]
-    pub fn liars(&self) -> &BTreeMap<ReplicaId, Byzantine> {
-        &self.liars
+    pub fn byzantine_replicas(&self) -> &BTreeMap<ReplicaId, Byzantine> {
+        &self.roles.byzantine
     }
 
-    /// Who has said two things where only one may be said, and what they were.
+    /// Returns the replicas that have equivocated, with both statements.
     #[must_use]
-    pub fn culprits(&self) -> &BTreeMap<ReplicaId, String> {
-        &self.culprits
+    pub fn equivocators(&self) -> &BTreeMap<ReplicaId, String> {
+        &self.roles.equivocators
     }
 
-    /// Looks at what a liar really says.
-    pub(super) fn convict(&mut self, from: ReplicaId, content: &Content) {
-        if self.seat(from).is_some_and(|seat| matches!(seat.role, Role::Byzantine(_)))
-            && let Some(what) = self.promises.lies(from, content)
+    /// Records an equivocation in a frame that a Byzantine replica really sends.
+    pub(super) fn note_equivocation(&mut self, from: ReplicaId, content: &Content) {
+        if self.slot(from).is_some_and(|slot| matches!(slot.role, Role::Byzantine(_)))
+            && let Some(what) = self.oracles.promises.equivocation(from, content)
         {
-            self.feel(Fault::EquivocateVote);
-            self.culprits.entry(from).or_insert(what);
+            self.count_fault(Fault::EquivocateVote);
+            self.roles.equivocators.entry(from).or_insert(what);
         }
     }
 
     /// Whether the oracles judge a replica.
     #[must_use]
     pub fn is_honest(&self, id: ReplicaId) -> bool {
-        let is_honest = self.seat(id).is_some_and(|seat| matches!(seat.role, Role::Honest));
-        // Who has lost what it was told is safe cannot keep its word.
-        let remembers = self.seat(id).is_some_and(|seat| seat.damage != Damage::Forgetful);
-        (is_honest && remembers && !self.adrift.contains(&id)) || self.trusted.contains(&id)
+        let is_honest = self.slot(id).is_some_and(|slot| matches!(slot.role, Role::Honest));
+        // A replica without its durable data cannot keep its promises.
+        let remembers = self.slot(id).is_some_and(|slot| slot.machine.damage != Damage::Forgetful);
+        (is_honest && remembers && !self.roles.exempt.contains(&id)) || self.roles.trusted.contains(&id)
     }
 
-    /// All replicas that have to run and to follow the others: the honest ones whose disks are whole.
+    /// Returns the replicas that have to run and to keep up: honest ones with undamaged disks.
     pub fn sound(&self) -> impl Iterator<Item = ReplicaId> {
-        let is_whole = |id| self.seat(id).is_some_and(|seat| seat.damage <= Damage::Trouble);
+        let is_whole = |id| self.slot(id).is_some_and(|slot| slot.machine.damage <= Damage::DiskTrouble);
         self.honest().filter(move |id| is_whole(*id))
     }
 
-    /// All replicas that the oracles judge.
+    /// Returns the replicas that the oracles judge.
     pub fn honest(&self) -> impl Iterator<Item = ReplicaId> {
         self.replicas().filter(|id| self.is_honest(*id))
     }
 
-    /// Whether all honest replicas have executed all that any of them has.
+    /// Whether all sound replicas have executed everything that any honest replica has.
     #[must_use]
     pub fn is_level(&self) -> bool {
         let height = self.height();
         self.sound().all(|id| self.executed(id) == height)
     }
 
-    /// Whether something that a replica wants to send leaves.
-    pub(super) fn lets(&self, from: ReplicaId, voice: Voice, kind: Kind, to: usize) -> bool {
-        self.seat(from).is_some_and(|seat| seat.role.lets(voice, kind, to))
+    /// Whether a replica's message may leave.
+    pub(super) fn allows(&self, from: ReplicaId, half: TwinHalf, kind: Kind, to: usize) -> bool {
+        self.slot(from).is_some_and(|slot| slot.role.allows(half, kind, to))
     }
 
-    /// A Byzantine replica changes its mood.
+    /// Changes the mood of a Byzantine replica.
     pub(super) fn change_mood(&mut self, id: ReplicaId) {
-        let (now, n, is_read) = (self.now, self.settings.n, self.trace.is_read());
+        let (now, n, has_reader) = (self.now, self.settings.n, self.trace.has_reader());
         let places = n.saturating_add(self.clients.len());
-        let around = Around { places, patience_ns: self.patience_ns() };
+        let context = LiarContext { places, patience_ns: self.patience_ns() };
         let blank = self.empty_disk();
-        let Some(seat) = self.seat_mut(id) else { return };
-        let (is_running, shared) = (seat.running.is_some() && seat.busy_until <= now, seat.shared.clone());
-        let Role::Byzantine(conduct) = &mut seat.role else { return };
-        let (mood_ns, outage_ns) = conduct.spans();
-        let deed = if is_running { conduct.change(around, || blank) } else { Deed::Nothing };
-        if matches!(deed, Deed::Remember) {
-            conduct.remember(shared.synced_image());
+        let Some(slot) = self.slot_mut(id) else { return };
+        let (is_running, shared) =
+            (slot.running.is_some() && slot.agenda.busy_until <= now, slot.machine.disk.clone());
+        let Role::Byzantine(behaviour) = &mut slot.role else { return };
+        let (mood_ns, outage_ns) = behaviour.spans();
+        let action = if is_running { behaviour.change(context, || blank) } else { DiskAction::Nothing };
+        if matches!(action, DiskAction::Remember) {
+            behaviour.remember(shared.synced_image());
         }
-        let mood = conduct.shown();
-        let told = is_read.then(|| conduct.told(&|some| names(n, places, some)));
-        self.trace.note(now, Who::Replica(id), "mood", &[mood.as_bytes()], || told.unwrap_or_default());
-        match deed {
-            Deed::Forget(image) => {
+        let mood = behaviour.shown();
+        let text = has_reader.then(|| behaviour.description(&|some| names(n, places, some)));
+        self.trace.note(now, Who::Replica(id), "behaves", &[mood.as_bytes()], || text.unwrap_or_default());
+        match action {
+            DiskAction::Forget(image) => {
                 let is_blank = image.segments() == 0;
-                self.feel(Fault::PowerCut);
-                self.feel(if is_blank { Fault::Wiped } else { Fault::RolledBack });
+                self.count_fault(Fault::PowerCut);
+                self.count_fault(if is_blank { Fault::Wiped } else { Fault::RolledBack });
                 self.lose_power(id, Survives::Nothing);
                 shared.replace(*image);
-                self.plan(now.plus(outage_ns), super::Plan::Start(id));
+                self.plan(now.plus(outage_ns), Plan::Start(id));
             }
-            Deed::Garbage => self.write_garbage(id),
-            Deed::Nothing | Deed::Remember => {}
+            DiskAction::Garbage => self.write_garbage(id),
+            DiskAction::Nothing | DiskAction::Remember => {}
         }
-        self.queue.push(now.plus(mood_ns), Class::Answer, Event::Mood(id));
+        self.queue.push(now.plus(mood_ns), EventClass::Answer, Event::Mood(id));
     }
 
-    /// How long an honest replica still waits for something, whichever and for whatever.
+    /// Returns the remaining time of a random timer of some honest replica.
     fn patience_ns(&mut self) -> u64 {
         let running: Vec<ReplicaId> = self.honest().filter(|id| self.is_running(*id)).collect();
-        let Some(id) = self.role_rng.pick(&running).copied() else { return PATIENCE_NS };
+        let Some(id) = self.rngs.roles.pick(&running).copied() else { return PATIENCE_NS };
         let now = self.now;
-        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         let Some(running) = running else { return PATIENCE_NS };
         let local = running.local(now);
         let waits = running.host.replica().status().timers.into_iter().map(|(at, _)| at.since(local));
         let waits: Vec<u64> = waits.filter(|wait| *wait > 0).collect();
-        self.role_rng.pick(&waits).copied().unwrap_or(PATIENCE_NS)
+        self.rngs.roles.pick(&waits).copied().unwrap_or(PATIENCE_NS)
     }
 
-    /// Whether what a replica says is changed on its way.
-    pub(super) fn twists(&self, from: ReplicaId) -> bool {
-        self.seat(from).is_some_and(|seat| match &seat.role {
-            Role::Byzantine(conduct) => conduct.twists(),
-            Role::Honest | Role::Puppet(_) => false,
+    /// Whether a replica forges messages.
+    pub(super) fn forges(&self, from: ReplicaId) -> bool {
+        self.slot(from).is_some_and(|slot| match &slot.role {
+            Role::Byzantine(behaviour) => behaviour.forges(),
+            Role::Honest | Role::Controlled(_) => false,
         })
     }
 
-    /// One frame of a liar leaves for one replica: whatever it makes of it.
-    pub(super) fn send_twisted(&mut self, at: Time, frame: &Frame) {
+    /// Sends the forgeries of a Byzantine replica instead of one frame to one replica.
+    pub(super) fn send_forged(&mut self, at: Time, frame: &Frame) {
         let from = frame.from;
-        let Some(seat) = self.seat_mut(from) else { return };
-        let Role::Byzantine(mut conduct) = std::mem::take(&mut seat.role) else { return };
+        let Some(slot) = self.slot_mut(from) else { return };
+        let Role::Byzantine(mut behaviour) = std::mem::take(&mut slot.role) else { return };
         let mut sent = Vec::new();
-        let means = Means {
+        let tools = LiarTools {
             entry: &self.settings.entry,
             committee: &self.cluster.committee,
             me: from,
             sign: &|statement| self.sign(from, statement),
         };
-        conduct.twist(&means, frame.to, (frame.frame_type, frame.content.kind, &frame.body), &mut sent);
-        if let Some(seat) = self.seat_mut(from) {
-            seat.role = Role::Byzantine(conduct);
+        behaviour.forge(&tools, frame.to, (frame.frame_type, frame.content.kind, &frame.body), &mut sent);
+        if let Some(slot) = self.slot_mut(from) {
+            slot.role = Role::Byzantine(behaviour);
         }
-        for Sent { after_ns, frame_type, body, fault } in sent {
+        for Forged { after_ns, frame_type, body, fault } in sent {
             let content = self.kind_of(frame_type, &body);
             if let Some(fault) = fault {
-                self.feel(fault);
+                self.count_fault(fault);
                 self.trace.note(at, Who::Replica(from), "lies", &[&body], || {
                     format!("{fault}: {content} to r{}", frame.to)
                 });
             }
-            // What is not well signed proves nothing.
+            // A message without a valid signature proves nothing.
             if fault != Some(Fault::InvalidSignature) {
-                self.convict(from, &content);
+                self.note_equivocation(from, &content);
             }
             let lane = if frame_type == frame.frame_type { frame.lane } else { lane_of(frame_type) };
             let frame = Frame { frame_type, body, content, lane, ..frame.clone() };
             if after_ns > 0 {
-                self.queue.push(at.plus(after_ns), Class::Arrival, Event::Leaves(Box::new(frame)));
+                self.queue.push(at.plus(after_ns), EventClass::Arrival, Event::Leaves(Box::new(frame)));
             } else {
                 self.send_one(at, frame);
             }
         }
     }
 
-    /// A liar speaks with two voices, or not to all who are meant.
-    pub(super) fn feel_manners(&mut self, (from, voice): (ReplicaId, Voice), (to, told): (To, usize)) {
-        let Some(seat) = self.seat(from) else { return };
-        let Role::Byzantine(conduct) = &seat.role else { return };
-        let (is_silent, is_twin) = (conduct.is_silent(), seat.second.is_some());
-        if is_twin && voice == Voice::Second && told > 0 {
-            self.feel(Fault::DoubleIdentity);
+    /// Counts the faults of a Byzantine replica that uses both halves, or withholds a message.
+    pub(super) fn count_byzantine_faults(
+        &mut self,
+        (from, half): (ReplicaId, TwinHalf),
+        (to, sent_to): (To, usize),
+    ) {
+        let Some(slot) = self.slot(from) else { return };
+        let Role::Byzantine(behaviour) = &slot.role else { return };
+        let (is_silent, is_twin) = (behaviour.is_silent(), slot.second.is_some());
+        if is_twin && half == TwinHalf::Second && sent_to > 0 {
+            self.count_fault(Fault::DoubleIdentity);
         }
-        if !is_twin && told < self.receivers(from, to).count() {
-            self.feel(if is_silent { Fault::Silence } else { Fault::SelectiveSilence });
+        if !is_twin && sent_to < self.receivers(from, to).count() {
+            self.count_fault(if is_silent { Fault::Silence } else { Fault::SelectiveSilence });
         }
     }
 
-    /// What a replica tells a client, if it is a liar.
-    pub(super) fn reply_twisted(&mut self, from: ReplicaId, body: Bytes) -> Bytes {
-        let Some(seat) = self.seat_mut(from) else { return body };
-        let Role::Byzantine(conduct) = &mut seat.role else { return body };
-        let (told, is_lie) = conduct.twist_reply(body);
+    /// Returns a reply as a Byzantine replica forges it.
+    pub(super) fn forged_reply(&mut self, from: ReplicaId, body: Bytes) -> Bytes {
+        let Some(slot) = self.slot_mut(from) else { return body };
+        let Role::Byzantine(behaviour) = &mut slot.role else { return body };
+        let (forged, is_lie) = behaviour.forge_reply_body(body);
         if is_lie {
-            self.feel(Fault::LieToClients);
+            self.count_fault(Fault::LieToClients);
         }
-        told
+        forged
     }
 
-    /// A liar writes to its connections what is no frame: the header of one that is larger than any may be.
+    /// Writes bytes that are no frame to the replica's connections: a header that announces too large a frame.
     fn write_garbage(&mut self, from: ReplicaId) {
         let now = self.now;
         for peer in self.replicas().filter(|peer| *peer != from) {
-            let line = self.seat_mut(from).and_then(|seat| seat.running.as_mut()?.line(peer)?.conn);
-            if let Some(conn) = line {
-                self.feel(Fault::OversizeFrame);
+            let peer_link = self.slot_mut(from).and_then(|slot| slot.running.as_mut()?.peer_link(peer)?.conn);
+            if let Some(conn) = peer_link {
+                self.count_fault(Fault::OversizeFrame);
                 self.put_on_connection(from, peer, conn, now, Bytes::from_static(&[0xff; 14]));
             }
         }
     }
 
-    /// The second replica of a twin is started.
+    /// Starts the second half of a twin.
     pub(super) fn start_second(&mut self, id: ReplicaId) {
-        let mut leaving = std::mem::take(&mut self.leaving_second);
-        leaving.clear();
-        let Self { seats, settings, cluster, now, .. } = self;
-        if let Some(second) = seats.get_mut(id.index()).and_then(|seat| seat.second.as_mut()) {
-            second.shared.watch(crate::disk::Watch::begin);
-            // One that does not open is silent.
-            let _ = second.open(*now, settings, cluster, &mut leaving);
-            self.let_go_second(id, &mut leaving);
+        let mut output = std::mem::take(&mut self.buffers.output_of_second);
+        output.clear();
+        let Self { slots, settings, cluster, now, .. } = self;
+        if let Some(second) = slots.get_mut(id.index()).and_then(|slot| slot.second.as_mut()) {
+            second.machine.disk.watch(DiskWatch::begin);
+            // A second half that does not open sends nothing.
+            let _ = second.open(*now, settings, cluster, &mut output);
+            self.flush_second(id, &mut output);
         }
-        self.leaving_second = leaving;
+        self.buffers.output_of_second = output;
     }
 
-    /// The second replica of a twin takes its turn: before the first, because it has to be heard first sometimes.
+    /// Runs the turn of a twin's second half. It comes before the first half's turn, because it has to arrive first
+    /// sometimes.
     pub(super) fn turn_second(&mut self, id: ReplicaId) {
         let now = self.now;
-        let mut leaving = std::mem::take(&mut self.leaving_second);
-        leaving.clear();
-        let Some(second) = self.seat_mut(id).and_then(|seat| seat.second.as_mut()) else {
-            self.leaving_second = leaving;
+        let mut output = std::mem::take(&mut self.buffers.output_of_second);
+        output.clear();
+        let Some(second) = self.slot_mut(id).and_then(|slot| slot.second.as_mut()) else {
+            self.buffers.output_of_second = output;
             return;
         };
-        second.shared.watch(crate::disk::Watch::begin);
-        if second.turn(now, &mut leaving).is_err() {
+        second.machine.disk.watch(DiskWatch::begin);
+        if second.turn(now, &mut output).is_err() {
             second.running = None;
         }
-        self.let_go_second(id, &mut leaving);
-        self.leaving_second = leaving;
+        self.flush_second(id, &mut output);
+        self.buffers.output_of_second = output;
     }
 
-    fn let_go_second(&mut self, id: ReplicaId, leaving: &mut Leaving) {
+    fn flush_second(&mut self, id: ReplicaId, output: &mut TurnOutput) {
         let now = self.now;
-        if let Some(seat) = self.seat_mut(id) {
-            if let Some(second) = &mut seat.second {
-                second.journal.look().clear();
-                second.shared.watch(|watch| watch.synced.clear());
+        if let Some(slot) = self.slot_mut(id) {
+            if let Some(second) = &mut slot.second {
+                second.service.journal.look().clear();
+                second.machine.disk.watch(|watch| watch.synced.clear());
             }
-            for (index, client) in leaving.proven.drain(..) {
-                seat.attach(index, client);
+            for (index, client) in output.proven.drain(..) {
+                slot.attach(index, client);
             }
         }
-        self.depart(id, Voice::Second, now, leaving, &[]);
+        self.send_output(id, TwinHalf::Second, now, output, &[]);
     }
 
-    /// What a replica says of others: no honest one may be held for a liar.
-    pub(super) fn judge_blame(&mut self, by: ReplicaId, leaving: &mut Leaving) {
-        for (peer, reason) in leaving.blamed.drain(..) {
-            let innocent = self.is_honest(peer) && !self.doctored.contains(&peer);
+    /// Judges accusations: no honest replica may treat another one as Byzantine.
+    pub(super) fn judge_accusations(&mut self, by: ReplicaId, output: &mut TurnOutput) {
+        for (peer, reason) in output.blamed.drain(..) {
+            let innocent = self.is_honest(peer) && !self.roles.altered.contains(&peer);
             if innocent && self.is_honest(by) {
-                let what = format!("replica {by} refuses what replica {peer} says: {reason}");
+                let what = format!("replica {by} refuses a message of replica {peer}: {reason}");
                 self.judge(self.now, Err((Oracle::Accusation, what)));
             }
         }
     }
 
-    /// From now on a replica is a puppet: it says what [`World::say`] makes it say and nothing else, and what
-    /// reaches it is for [`World::heard`]. Its key is the caller's.
-    pub fn take_over(&mut self, id: ReplicaId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.role = Role::Puppet(Vec::new());
-            seat.second = None;
+    /// Takes control of a replica. From now on it sends only what [`World::send_as`] sends, and its input is
+    /// collected for [`World::received`]. The caller has its key.
+    pub fn take_control(&mut self, id: ReplicaId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.role = Role::Controlled(Vec::new());
+            slot.second = None;
         }
     }
 
-    /// What has reached a puppet since somebody asked last.
-    pub fn heard(&mut self, id: ReplicaId) -> Vec<Heard> {
-        let arrivals = match self.seat_mut(id).map(|seat| &mut seat.role) {
-            Some(Role::Puppet(heard)) => std::mem::take(heard),
+    /// Returns the input of a controlled replica since the last call.
+    pub fn received(&mut self, id: ReplicaId) -> Vec<ControlledInput> {
+        let arrivals = match self.slot_mut(id).map(|slot| &mut slot.role) {
+            Some(Role::Controlled(heard)) => std::mem::take(heard),
             _ => Vec::new(),
         };
         let heard = arrivals.into_iter().filter_map(|arrival| match arrival {
             Arrival::Frame { from, frame_type, body } => {
                 let content = self.kind_of(frame_type, &body);
-                Some(Heard::Frame { from, frame_type, body, content })
+                Some(ControlledInput::Frame { from, frame_type, body, content })
             }
-            Arrival::Link(peer, event) => Some(Heard::Link(peer, event)),
-            Arrival::Client { index, message } => Some(Heard::Client(index, message)),
+            Arrival::Link(peer, event) => Some(ControlledInput::Link(peer, event)),
+            Arrival::Client { index, message } => Some(ControlledInput::Client(index, message)),
             _ => None,
         });
         heard.collect()
     }
 
-    /// Messages of a replica that others' intakes have passed on to a handler so far.
+    /// Returns the number of a replica's messages that passed the intake of others.
     #[must_use]
     pub fn passed(&self, from: ReplicaId) -> u64 {
-        self.passed.get(from.index()).copied().unwrap_or_default()
+        self.counters.passed.get(from.index()).copied().unwrap_or_default()
     }
 
-    /// A puppet says something now, signed where the message is.
-    pub fn say(&mut self, puppet: ReplicaId, to: To, message: &dyn Message) {
-        let body = self.seal(puppet, message);
-        self.say_frame(puppet, to, frame::PROTOCOL, body);
+    /// Sends a message of a controlled replica now, signed where the message is.
+    pub fn send_as(&mut self, controlled: ReplicaId, to: To, message: &dyn Message) {
+        let body = self.seal(controlled, message);
+        self.send_frame_as(controlled, to, frame::PROTOCOL, body);
     }
 
-    /// A puppet sends a frame of any type with any body now.
-    pub fn say_frame(&mut self, puppet: ReplicaId, to: To, frame_type: u8, body: Bytes) {
-        let is_puppet = self.seat(puppet).is_some_and(|seat| matches!(seat.role, Role::Puppet(_)));
-        assert!(is_puppet, "only puppets are spoken for");
+    /// Sends a frame of a controlled replica now, of any type and body.
+    pub fn send_frame_as(&mut self, controlled: ReplicaId, to: To, frame_type: u8, body: Bytes) {
+        let is_controlled =
+            self.slot(controlled).is_some_and(|slot| matches!(slot.role, Role::Controlled(_)));
+        assert!(is_controlled, "only a controlled replica sends frames of a test");
         let content = self.kind_of(frame_type, &body);
         let now = self.now;
         let lane = lane_of(frame_type);
-        let all: Vec<ReplicaId> = self.receivers(puppet, to).collect();
+        let all: Vec<ReplicaId> = self.receivers(controlled, to).collect();
         let Self { trace, settings, cluster, .. } = self;
-        trace.note(now, Who::Replica(puppet), "says", &[&body], || {
-            let tale = Eyes { settings, cluster }.frame(frame_type, &body);
-            tale.to(all.iter().copied().map(Who::Replica)).passage(Passage::Leaves(Print::of(&body)))
+        trace.note(now, Who::Replica(controlled), "says", &[&body], || {
+            let details = FrameReader { settings, cluster }.frame(frame_type, &body);
+            details.to(all.iter().copied().map(Who::Replica)).transit(Transit::Leaves(Fingerprint::of(&body)))
         });
         for to in all.iter().copied() {
-            let frame = Frame { from: puppet, to, lane, frame_type, body: body.clone(), content };
-            self.put_on_the_way(now, &frame);
+            let frame = Frame { from: controlled, to, lane, frame_type, body: body.clone(), content };
+            self.transmit(now, &frame);
         }
     }
 
-    /// A protocol's message as a frame of a replica has it: with its signature, where the message is signed.
+    /// Encodes a protocol's message as a frame carries it: with its signature, where the message is signed.
     #[must_use]
     pub fn seal(&self, by: ReplicaId, message: &dyn Message) -> Bytes {
         Bytes::from(seal(message, &|statement| self.sign(by, statement)))
     }
 
-    /// The signature of a replica under a statement: its key is in the hands of who made the world.
+    /// Signs a statement with a replica's key.
     #[must_use]
     pub fn sign(&self, by: ReplicaId, statement: &Statement) -> Signature {
         let preimage = statement_preimage(&self.cluster.committee.domain(), statement);
         self.cluster.keys.get(by.index()).map(|key| key.sign(&preimage)).unwrap_or(Signature([0; 64]))
     }
 
-    /// A puppet sends a client something now.
-    pub fn say_to_client(&mut self, puppet: ReplicaId, client: usize, message: Bytes) {
-        self.reply(self.now, puppet, client, message);
+    /// Sends a message of a controlled replica to a client now.
+    pub fn send_to_client_as(&mut self, controlled: ReplicaId, client: usize, message: Bytes) {
+        self.reply(self.now, controlled, client, message);
     }
 }

@@ -1,36 +1,35 @@
-//! For those who count and watch: times that are not drawn, and a look after every event.
+//! Exact times and observation after every event, for measurements and scripts.
 
 use super::World;
 use crate::byzantine::Role;
-use crate::front::Places;
 use crate::oracles::Failure;
+use crate::places::Places;
 use quorate_types::{ReplicaId, Time};
 
 impl World {
-    /// From now on whatever costs time takes exactly what the settings say, and not that in the mean: for counting.
+    /// Makes costs exact from now on, instead of random around their mean.
     pub fn take_exact_times(&mut self) {
-        for seat in &self.seats {
-            seat.shared.watch(|watch| watch.is_exact = true);
+        for slot in &self.slots {
+            slot.machine.disk.watch(|watch| watch.is_exact = true);
         }
     }
 
-    /// Runs until a moment, and shows the world after every event.
+    /// Runs until a moment, and calls `shown` after every event.
     ///
     /// # Errors
-    /// What an oracle found.
+    /// Returns the finding of an oracle.
     pub fn run_shown(&mut self, end: Time, mut shown: impl FnMut(&Self)) -> Result<(), Failure> {
-        while self.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
+        while self.oracles.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
             self.step();
             shown(self);
         }
         self.run_until(end)
     }
 
-    /// From now on the protocols of the two replicas of a twin speak to these and to those, and to nobody else: moods
-    /// no longer change that.
+    /// Fixes the receivers of the protocol of each half of a twin from now on. Moods no longer change them.
     pub fn divide(&mut self, twin: ReplicaId, first: Places, second: Places) {
-        if let Some(Role::Byzantine(conduct)) = self.seat_mut(twin).map(|seat| &mut seat.role) {
-            conduct.divide_for_good(first, second);
+        if let Some(Role::Byzantine(behaviour)) = self.slot_mut(twin).map(|slot| &mut slot.role) {
+            behaviour.divide_for_good(first, second);
         }
     }
 }

@@ -1,44 +1,42 @@
-//! The world: virtual time, replicas and clients in their places, and everything that happens between them.
+//! The world: virtual time, replicas, clients, and all events between them.
 //!
-//! One queue of events, one random number generator for each purpose, no clock, no threads: a seed decides a run,
-//! byte for byte. Replicas are [`quorate_host::Host`]s, so what runs here is what ships; only disk, network and
-//! time are the world's.
+//! The world has one queue of events and one random number generator for each purpose, but no clock and no threads.
+//! So a seed decides a run, byte for byte. Replicas are [`quorate_host::Host`]s, so the code that ships runs here;
+//! only disk, network and time are simulated.
 
-mod alarms;
 mod byzantine;
+mod byzantine_client;
 mod clients;
+mod controlled_input;
 mod exact;
 mod faults;
+mod links;
+mod mutations;
 mod network;
-mod parts;
-mod rogues;
-mod sabotage;
+mod operator_view;
+mod plan;
+mod reporting;
+mod state;
 mod synchrony;
-mod telling;
 mod turns;
+mod twins;
+mod twins_schedule;
 mod views;
 
-use crate::byzantine::Byzantine;
-use crate::client::{Client, Wish};
-use crate::delays::Waits;
-use crate::disk::Shared;
-use crate::exit::Leaving;
-use crate::fault::Fault;
+use crate::arrival::Arrival;
+use crate::client::Client;
+use crate::disk::SharedDisk;
 use crate::frame::{Content, Frame, Verdict};
-use crate::front::Front;
-use crate::history::History;
-use crate::oracles::{Failure, Lasso, Oracle, Order, Promises, Views};
-use crate::queue::{Class, Queue};
-use crate::seat::{Arrival, Read, Seat};
+use crate::oracles::{Failure, Oracle};
+use crate::queue::{EventClass, Queue};
+use crate::replica_slot::ReplicaSlot;
 use crate::settings::{BadSettings, Cluster, Settings, Transport};
 use crate::trace::{Trace, Who};
-use crate::weather::Map;
 use bytes::Bytes;
-use network::{Letters, Pair};
-use parts::Parts;
 use quorate_client::core::LinkState;
 use quorate_consensus::{Healed, Synchrony};
 use quorate_crypto::{SigningKey, bundle_preimage};
+use quorate_history::History;
 use quorate_replica::ReplicaStatus;
 use quorate_storage::{Disk as _, MemDisk};
 use quorate_types::bundle::bundle_digest;
@@ -46,199 +44,122 @@ use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use quorate_types::wire::FromClient;
 use quorate_types::{Authenticator, ClientId, Digest, Genesis, Height, Kind, Ledger, ReplicaId, Time};
-use sabotage::Sabotage;
-use std::collections::{BTreeMap, BTreeSet};
+use state::{Buffers, ByzantineClient, Counters, Hooks, Mutations, Network, Oracles, Rngs, Roles};
+use std::collections::BTreeMap;
+use twins_schedule::TwinsSchedule;
 
-pub use byzantine::Heard;
-pub use faults::Plan;
-pub use turns::Survives;
+pub use controlled_input::ControlledInput;
+pub use plan::Plan;
 
-/// What happens at one moment.
+/// An event.
 #[derive(Debug)]
 enum Event {
-    /// Something reaches a replica.
+    /// An arrival at a replica.
     Arrives(ReplicaId, Arrival),
-    /// A message reaches a client.
+    /// The arrival of a message at a client.
     Hears { client: usize, from: ReplicaId, message: Bytes },
-    /// A client's connection to a replica came up or went down.
+    /// A change of a client's connection to a replica.
     Link { client: usize, replica: ReplicaId, state: LinkState },
-    /// A frame that was held back leaves after all.
+    /// The departure of a delayed frame.
     Leaves(Box<Frame>),
-    /// A frame has waited, and enters its link, if who sent it still lives that life.
+    /// The departure of a frame that has waited, if its sender still has the same life.
     Enters { frame: Box<Frame>, life: u64 },
-    /// Two replicas try to connect.
+    /// An attempt of two replicas to connect.
     Dial { pair: usize, attempt: u64 },
-    /// A connection that was cut for too long breaks.
+    /// The end of a connection that was cut for too long.
     Breaks { pair: usize, conn: u64 },
-    /// A replica takes a turn.
+    /// A turn of a replica.
     Turn(ReplicaId, u64),
-    /// A client does what is due.
+    /// An expired deadline of a client.
     Client(usize, u64),
-    /// A Byzantine replica changes its mood.
+    /// A change of a Byzantine replica's mood.
     Mood(ReplicaId),
-    /// Something that was planned.
+    /// A planned event.
     Plan(Box<Plan>),
-    /// The oracles look at every replica.
+    /// A check of every replica by the oracles.
     Look,
 }
 
-/// How often the oracles look at every replica.
+/// Interval of checks of every replica.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// Decides about frames that leave.
-type Hook = Box<dyn FnMut(Time, &Frame) -> Verdict>;
-/// Decides about what a replica tells a client: goes on, is replaced, or (`None`) never leaves.
-type ReplyHook = Box<dyn FnMut(ReplicaId, usize, Bytes) -> Option<Bytes>>;
-
-/// See the module.
+/// A deterministic world of replicas and clients.
 pub struct World {
     settings: Settings,
     cluster: Cluster,
     now: Time,
     queue: Queue<Event>,
-    seats: Vec<Seat>,
+    slots: Vec<ReplicaSlot>,
     clients: Vec<Client>,
-    map: Map,
-    fronts: Vec<(u64, Front)>,
-    next_front: u64,
-    /// How often each fault was felt.
-    felt: BTreeMap<Fault, u64>,
-    pairs: Vec<Pair>,
-    letters: Letters,
-    next_conn: u64,
-    hook: Option<Hook>,
-    reply_hook: Option<ReplyHook>,
-    held: Vec<Frame>,
-    /// How long frames wait before they enter their links, where they do.
-    waits: Waits,
-    /// Frames of long ago, and how many have travelled by themselves.
-    old: Vec<network::Old>,
-    thrown: u64,
+    network: Network,
+    hooks: Hooks,
     trace: Trace,
     history: History,
-    order: Order,
-    promises: Promises,
-    /// Looks for circles, where something is promised.
-    lasso: Option<Lasso>,
-    /// Watches how views are left, where the protocol leaves them by certificate only.
-    views: Option<Views>,
-    failure: Option<Failure>,
-    net_rng: Rng,
-    crash_rng: Rng,
-    role_rng: Rng,
-    sent: BTreeMap<Kind, u64>,
-    rejected: BTreeMap<&'static str, u64>,
-    /// Messages of each replica that have passed the intake of another.
-    passed: Vec<u64>,
-    failed_ops: u64,
-    rogue: rogues::Rogue,
-    sabotage: Sabotage,
-    /// What somebody is made to do: no failure.
-    tolerated: BTreeSet<Oracle>,
-    /// Who is held for honest although it is not.
-    trusted: BTreeSet<ReplicaId>,
-    /// Who has met what its protocol does not promise to survive.
-    adrift: BTreeSet<ReplicaId>,
-    /// Who has been Byzantine so far, and how.
-    liars: BTreeMap<ReplicaId, Byzantine>,
-    /// Who has contradicted itself, and how.
-    culprits: BTreeMap<ReplicaId, String>,
-    /// Whose frames a hook has changed: what others say of it is no accusation.
-    doctored: BTreeSet<ReplicaId>,
-    fuses: Vec<Option<Survives>>,
-    leaving: Leaving,
-    /// What the second replica of a twin sends.
-    leaving_second: Leaving,
-    trouble: Vec<Read>,
-    wishes: Vec<Wish>,
-    bytes: Vec<u8>,
-    /// To whom what is being sent goes.
-    meant: Vec<ReplicaId>,
-    /// Who reaches whom, where a scenario of twins says it.
-    parts: Option<Box<Parts>>,
+    oracles: Oracles,
+    roles: Roles,
+    rngs: Rngs,
+    counters: Counters,
+    byzantine_client: ByzantineClient,
+    mutations: Mutations,
+    buffers: Buffers,
+    /// The partitions of a twins scenario, where one is run.
+    schedule: Option<Box<TwinsSchedule>>,
 }
 
 impl World {
-    /// Makes a world in which all replicas have just been started and all clients ask for their sessions.
+    /// Makes a world in which all replicas are started and all clients ask for their sessions.
     ///
     /// # Errors
-    /// When the settings do not suit the protocol.
+    /// Returns an error when the settings do not suit the protocol.
     pub fn new(settings: Settings) -> Result<Self, BadSettings> {
         Self::with_trace(settings, Trace::default())
     }
 
-    /// As [`World::new`], with a trace that somebody may be reading from the beginning.
+    /// Makes a world with a trace that may have a reader.
     ///
     /// # Errors
-    /// When the settings do not suit the protocol.
+    /// Returns an error when the settings do not suit the protocol.
     pub fn with_trace(settings: Settings, trace: Trace) -> Result<Self, BadSettings> {
-        Self::with_parts(settings, trace, None)
+        Self::with_schedule(settings, trace, None)
     }
 
-    fn with_parts(settings: Settings, trace: Trace, parts: Option<Box<Parts>>) -> Result<Self, BadSettings> {
+    fn with_schedule(
+        settings: Settings,
+        trace: Trace,
+        schedule: Option<Box<TwinsSchedule>>,
+    ) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
         let (n, places) = (settings.n, settings.n.saturating_add(settings.clients_in_all()));
-        let mut seat_rng = rng.fork();
-        let seat = |id| {
-            let disk = MemDisk::new(settings.segment_bytes, settings.page_bytes);
-            Seat::new(id, Shared::new(disk, settings.costs), &mut seat_rng)
+        let mut slot_rng = rng.fork();
+        let slot = |id| {
+            let disk = MemDisk::new(settings.storage.segment_bytes, settings.storage.page_bytes);
+            ReplicaSlot::new(id, SharedDisk::new(disk, settings.costs), &mut slot_rng)
         };
-        let seats = cluster.committee.ids().map(seat).collect();
+        let slots = cluster.committee.ids().map(slot).collect();
         let (mut client_rng, client_settings) = (rng.fork(), cluster.client_settings(&settings));
         let keys = cluster.client_keys.iter().enumerate();
         let clients = keys
             .map(|(index, key)| Client::new(client_settings, key.clone(), index, client_rng.fork()))
             .collect();
         let mut world = Self {
-            map: Map::new(places, settings.weather),
-            letters: Letters::new(places),
-            pairs: Pair::all(n),
-            promises: Promises::new(n),
-            lasso: None,
-            views: Views::of(&settings, &cluster.params),
-            fuses: vec![None; n],
+            network: Network::new(&settings, places),
+            hooks: Hooks::default(),
+            oracles: Oracles::new(&settings, &cluster.params),
             cluster,
-            seats,
+            slots,
             clients,
             now: Time::ZERO,
             queue: Queue::default(),
-            fronts: Vec::new(),
-            next_front: 1 << 32,
-            felt: BTreeMap::new(),
-            next_conn: 1,
-            hook: None,
-            reply_hook: None,
-            held: Vec::new(),
-            waits: Waits::new(settings.seed),
-            old: Vec::new(),
-            thrown: 0,
             trace,
             history: History::default(),
-            order: Order::new(settings.entry.spec.votes_are_durable),
-            failure: None,
-            net_rng: rng.fork(),
-            crash_rng: rng.fork(),
-            role_rng: rng.fork(),
-            sent: BTreeMap::new(),
-            rejected: BTreeMap::new(),
-            passed: vec![0; n],
-            failed_ops: 0,
-            rogue: rogues::Rogue::default(),
-            sabotage: Sabotage::default(),
-            tolerated: BTreeSet::new(),
-            trusted: BTreeSet::new(),
-            adrift: BTreeSet::new(),
-            liars: BTreeMap::new(),
-            culprits: BTreeMap::new(),
-            doctored: BTreeSet::new(),
-            leaving: Leaving::default(),
-            leaving_second: Leaving::default(),
-            trouble: Vec::new(),
-            wishes: Vec::new(),
-            bytes: Vec::new(),
-            meant: Vec::new(),
-            parts,
+            roles: Roles::default(),
+            rngs: Rngs { network: rng.fork(), crash: rng.fork(), roles: rng.fork() },
+            counters: Counters::new(n),
+            byzantine_client: ByzantineClient::default(),
+            mutations: Mutations::default(),
+            buffers: Buffers::default(),
+            schedule,
             settings,
         };
         world.begin()?;
@@ -246,44 +167,44 @@ impl World {
     }
 
     fn begin(&mut self) -> Result<(), BadSettings> {
-        self.cast();
+        self.assign_roles();
         for id in self.cluster.committee.ids() {
             self.start(id).map_err(|why| BadSettings::Open { replica: id, why })?;
         }
         for client in 0..self.settings.clients {
             self.begin_client(client);
         }
-        self.begin_rogue();
-        self.queue.push(Time(LOOK_NS), Class::Answer, Event::Look);
+        self.begin_byzantine_client();
+        self.queue.push(Time(LOOK_NS), EventClass::Answer, Event::Look);
         Ok(())
     }
 
-    /// What the world is made of.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The bound on delays that its protocol assumes, if it assumes one.
+    /// Returns the bound on delays that the protocol assumes, if any.
     #[must_use]
     pub fn bound(&self) -> Option<Synchrony> {
         (self.settings.entry.synchrony)(&self.cluster.params).ok().flatten()
     }
 
-    /// The shared configuration of the cluster.
+    /// Returns the shared configuration of the cluster.
     #[must_use]
     pub fn genesis(&self) -> &Genesis {
         &self.cluster.genesis
     }
 
-    /// Who a client is.
+    /// Returns the id of a client.
     #[must_use]
     pub fn client_id(&self, client: usize) -> Option<ClientId> {
         self.cluster.client_keys.get(client).map(SigningKey::public)
     }
 
-    /// A message with a bundle of this content, signed by a client, whether or not it is that client's: for
-    /// clients that lie.
+    /// Returns a message with this bundle, signed by a client that need not be its author. Byzantine clients send
+    /// such messages.
     #[must_use]
     pub fn bundle_signed_by(&self, client: usize, content: Vec<u8>) -> Bytes {
         let preimage = bundle_preimage(self.cluster.committee.cluster, bundle_digest(&content));
@@ -294,44 +215,44 @@ impl World {
         Bytes::from(FromClient::Bundle { authenticator, content }.to_bytes())
     }
 
-    /// The present.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// What an oracle found first; after that nothing more happens.
+    /// Returns the first finding of an oracle. The world stops at it.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref()
+        self.oracles.failure.as_ref()
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub fn trace(&mut self) -> &mut Trace {
         &mut self.trace
     }
 
-    /// Hash of all transitions so far.
+    /// Returns the hash of all transitions so far.
     #[must_use]
     pub fn trace_hash(&self) -> Digest {
         self.trace.hash()
     }
 
-    /// What clients saw.
+    /// Returns the operations as the clients saw them.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Runs until a moment, or until an oracle finds something.
+    /// Runs until a moment, or until an oracle fires.
     ///
     /// # Errors
-    /// What an oracle found.
+    /// Returns the finding of an oracle.
     pub fn run_until(&mut self, end: Time) -> Result<(), Failure> {
-        while self.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
+        while self.oracles.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
             self.step();
         }
-        match &self.failure {
+        match &self.oracles.failure {
             Some(failure) => Err(failure.clone()),
             None => {
                 self.now = self.now.max(end);
@@ -340,18 +261,18 @@ impl World {
         }
     }
 
-    /// Runs for so long.
+    /// Runs for a span.
     ///
     /// # Errors
-    /// What an oracle found.
+    /// Returns the finding of an oracle.
     pub fn run_for(&mut self, span_ns: u64) -> Result<(), Failure> {
         self.run_until(self.now.plus(span_ns))
     }
 
-    /// Runs until something holds, looked at after every event.
+    /// Runs while `goes_on` holds; it is checked after every event. `what` names the awaited condition.
     ///
     /// # Errors
-    /// What an oracle found; [`Oracle::Liveness`] when it does not hold after so long.
+    /// Returns the finding of an oracle, and [`Oracle::Liveness`] when the condition still holds after the span.
     pub fn run_while(
         &mut self,
         what: &str,
@@ -362,29 +283,29 @@ impl World {
         while goes_on(self) {
             if self.queue.next_at().is_none_or(|at| at > end) {
                 self.now = self.now.max(end);
-                let why = format!("waited in vain until {what}\n{}", self.standings());
+                let why = format!("waited in vain for: {what}\n{}", self.status_lines());
                 let oracle = if self.is_lost() { Oracle::Durability } else { Oracle::Liveness };
                 self.judge(self.now, Err((oracle, why)));
             }
-            if let Some(failure) = &self.failure {
+            if let Some(failure) = &self.oracles.failure {
                 return Err(failure.clone());
             }
             self.step();
         }
-        match &self.failure {
+        match &self.oracles.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
         }
     }
 
-    /// Whether no replica that has to has executed what was executed once.
+    /// Whether an executed height is lost: no sound replica has it.
     fn is_lost(&self) -> bool {
         let height = self.height();
         self.sound().all(|id| self.is_running(id) && self.executed(id) < height)
     }
 
-    /// Where each replica stands, a line each.
-    pub(crate) fn standings(&self) -> String {
+    /// Returns the status of each replica, one line each.
+    pub(crate) fn status_lines(&self) -> String {
         let line = |id| match self.status(id) {
             Some(status) => status.to_string(),
             None => format!("replica {id} is down"),
@@ -395,12 +316,12 @@ impl World {
     fn step(&mut self) {
         let Some((at, event)) = self.queue.pop() else { return };
         self.now = self.now.max(at);
-        self.trace.moves_on(self.now);
+        self.trace.advance(self.now);
         match event {
             Event::Arrives(id, arrival) => self.arrive(id, arrival),
-            Event::Hears { client, from, message } => self.hear(client, from, &message),
+            Event::Hears { client, from, message } => self.client_receives(client, from, &message),
             Event::Link { client, replica, state } => self.client_link(client, replica, state),
-            Event::Leaves(frame) => self.put_on_the_way(self.now, &frame),
+            Event::Leaves(frame) => self.transmit(self.now, &frame),
             Event::Enters { frame, life } => self.enter_after_wait(&frame, life),
             Event::Dial { pair, attempt } => self.dial(pair, attempt),
             Event::Breaks { pair, conn } => self.break_if_cut(pair, conn),
@@ -412,88 +333,88 @@ impl World {
         }
     }
 
-    /// Asks `hook` about every frame that leaves from now on.
+    /// Calls `hook` for every frame that leaves from now on.
     pub fn hook(&mut self, hook: impl FnMut(Time, &Frame) -> Verdict + 'static) {
-        self.hook = Some(Box::new(hook));
+        self.hooks.frame = Some(Box::new(hook));
     }
 
-    /// Asks `hook` about everything that replicas tell clients from now on: who tells, whom, and what.
+    /// Calls `hook` for every reply from now on, with sender, client and message.
     pub fn hook_replies(&mut self, hook: impl FnMut(ReplicaId, usize, Bytes) -> Option<Bytes> + 'static) {
-        self.reply_hook = Some(Box::new(hook));
+        self.hooks.reply = Some(Box::new(hook));
     }
 
-    /// Asks nobody any more.
+    /// Removes the hooks.
     pub fn unhook(&mut self) {
-        self.hook = None;
-        self.reply_hook = None;
+        self.hooks.frame = None;
+        self.hooks.reply = None;
     }
 
-    /// What was held back leaves now.
+    /// Sends the held frames.
     pub fn release(&mut self) {
-        for frame in std::mem::take(&mut self.held) {
-            self.tell_of_frame(self.now, "releases", &frame, "");
-            self.put_on_the_way(self.now, &frame);
+        for frame in std::mem::take(&mut self.network.held) {
+            self.report_frame(self.now, "releases", &frame, "");
+            self.transmit(self.now, &frame);
         }
     }
 
-    /// An assertion has failed while this world ran: it cannot go on.
+    /// Records a failed assertion. The world cannot continue.
     pub(crate) fn note_panic(&mut self, what: String) {
         self.judge(self.now, Err((Oracle::Panic, what)));
     }
 
-    /// Something that has to hold at this moment.
+    /// Fails with this oracle if a condition does not hold now.
     pub(crate) fn check(&mut self, oracle: Oracle, what: &str, holds: bool) -> Result<(), Failure> {
         if !holds {
             self.judge(self.now, Err((oracle, format!("does not hold: {what}"))));
         }
-        self.failure.clone().map_or(Ok(()), Err)
+        self.oracles.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// No operation may have ended without an answer.
+    /// Checks that no operation has ended without an answer.
     pub(crate) fn check_none_failed(&mut self) -> Result<(), Failure> {
-        if self.failed_ops > 0 {
-            let what = format!("{} operations have no answer for good", self.failed_ops);
+        if self.counters.failed_ops > 0 {
+            let what = format!("{} operations ended without an answer", self.counters.failed_ops);
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
-        self.failure.clone().map_or(Ok(()), Err)
+        self.oracles.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Somebody is made to do what this oracle notices: from now on that is no failure.
+    /// Ignores findings of this oracle from now on, because a test provokes them.
     pub fn tolerate(&mut self, oracle: Oracle) {
-        self.tolerated.insert(oracle);
+        self.oracles.tolerated.insert(oracle);
     }
 
-    /// Notes what an oracle says. The first failure stays.
-    fn judge(&mut self, at: Time, verdict: crate::oracles::Verdict) {
-        if let (Err((oracle, what)), None) = (verdict, &self.failure)
-            && !self.tolerated.contains(&oracle)
+    /// Records the judgement of an oracle. The first failure stays.
+    fn judge(&mut self, at: Time, verdict: crate::oracles::Judged) {
+        if let (Err((oracle, what)), None) = (verdict, &self.oracles.failure)
+            && !self.oracles.tolerated.contains(&oracle)
         {
             self.trace.note(at, Who::World, "fails", &[what.as_bytes()], || format!("{oracle}: {what}"));
-            self.failure = Some(Failure { at, oracle, what });
+            self.oracles.failure = Some(Failure { at, oracle, what });
         }
     }
 
     fn look(&mut self) {
         for id in self.honest().collect::<Vec<_>>() {
-            let status = self.seat(id).and_then(|seat| seat.running.as_ref());
+            let status = self.slot(id).and_then(|slot| slot.running.as_ref());
             if let Some(status) = status.map(|running| running.host.replica().status()) {
-                let window = if self.sabotage.bounds_are_tight { 8 } else { self.cluster.genesis.window };
+                let window = if self.mutations.bounds_are_tight { 8 } else { self.cluster.genesis.window };
                 let verdict = crate::oracles::check_bounds(window, &status);
                 self.judge(self.now, verdict);
             }
         }
-        self.queue.push(self.now.plus(LOOK_NS), Class::Answer, Event::Look);
+        self.queue.push(self.now.plus(LOOK_NS), EventClass::Answer, Event::Look);
     }
 
-    fn seat(&self, id: ReplicaId) -> Option<&Seat> {
-        self.seats.get(id.index())
+    fn slot(&self, id: ReplicaId) -> Option<&ReplicaSlot> {
+        self.slots.get(id.index())
     }
 
-    fn seat_mut(&mut self, id: ReplicaId) -> Option<&mut Seat> {
-        self.seats.get_mut(id.index())
+    fn slot_mut(&mut self, id: ReplicaId) -> Option<&mut ReplicaSlot> {
+        self.slots.get_mut(id.index())
     }
 
-    /// All replicas.
+    /// Returns all replicas.
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         self.cluster.committee.ids()
     }
@@ -501,122 +422,122 @@ impl World {
     /// Whether a replica runs.
     #[must_use]
     pub fn is_running(&self, id: ReplicaId) -> bool {
-        self.seat(id).is_some_and(|seat| seat.running.is_some())
+        self.slot(id).is_some_and(|slot| slot.running.is_some())
     }
 
-    /// What a replica is doing, if it runs.
+    /// Returns the status of a running replica.
     #[must_use]
     pub fn status(&self, id: ReplicaId) -> Option<ReplicaStatus> {
-        let running = self.seat(id)?.running.as_ref()?;
+        let running = self.slot(id)?.running.as_ref()?;
         Some(running.host.replica().status())
     }
 
-    /// The last height that a replica has executed, zero while it does not run.
+    /// Returns the last executed height of a replica, or zero while it does not run.
     #[must_use]
     pub fn executed(&self, id: ReplicaId) -> Height {
-        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         running.map_or(Height::ZERO, |running| running.executed)
     }
 
-    /// The last height up to which a replica has decided everything, zero while it does not run. Where what it has decided
-    /// waits for its disk it has executed less.
+    /// Returns the height up to which a replica has decided everything, or zero while it does not run. The replica
+    /// has executed less while decisions wait for its disk.
     #[must_use]
     pub fn decided(&self, id: ReplicaId) -> Height {
         self.status(id).map_or(Height::ZERO, |status| status.decided)
     }
 
-    /// The greatest height that an honest replica which runs has decided.
+    /// Returns the greatest height that a running honest replica has decided.
     #[must_use]
     pub fn highest(&self) -> Height {
         self.honest().map(|id| self.decided(id)).max().unwrap_or_default()
     }
 
-    /// The greatest height that an honest replica has executed.
+    /// Returns the greatest height that an honest replica has executed.
     #[must_use]
     pub fn height(&self) -> Height {
-        self.order.height()
+        self.oracles.order.height()
     }
 
-    /// What the work of a replica has cost since it was started.
+    /// Returns the costs of a replica since its start.
     #[must_use]
     pub fn ledger(&self, id: ReplicaId) -> Ledger {
-        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         running.map(|running| running.host.ledger()).unwrap_or_default()
     }
 
-    /// Steps of a replica's machine so far: changes of its disk, and flushes.
+    /// Returns the number of steps of a replica's machine so far: changes of its disk, and flushes.
     #[must_use]
     pub fn steps(&self, id: ReplicaId) -> u64 {
-        self.seat(id).map_or(0, |seat| seat.shared.watch(|watch| watch.steps))
+        self.slot(id).map_or(0, |slot| slot.machine.disk.watch(|watch| watch.steps))
     }
 
-    /// Completed syncs of a replica's disk so far.
+    /// Returns the number of completed syncs of a replica's disk.
     #[must_use]
     pub fn syncs(&self, id: ReplicaId) -> u64 {
-        self.seat(id).map_or(0, |seat| seat.shared.watch(|watch| watch.syncs))
+        self.slot(id).map_or(0, |slot| slot.machine.disk.watch(|watch| watch.syncs))
     }
 
-    /// Turns that a replica has taken.
+    /// Returns the number of turns of a replica.
     #[must_use]
     pub fn turns(&self, id: ReplicaId) -> u64 {
-        self.seat(id).map_or(0, |seat| seat.turns)
+        self.slot(id).map_or(0, |slot| slot.agenda.turns)
     }
 
-    /// Bytes on a replica's disk.
+    /// Returns the number of bytes on a replica's disk.
     #[must_use]
     pub fn disk_bytes(&self, id: ReplicaId) -> u64 {
-        self.seat(id).map_or(0, |seat| seat.shared.used_bytes())
+        self.slot(id).map_or(0, |slot| slot.machine.disk.used_bytes())
     }
 
-    /// Segments of the log, and snapshots beside it, on a replica's disk.
+    /// Returns the number of log segments and of snapshots on a replica's disk.
     #[must_use]
     pub fn disk_parts(&self, id: ReplicaId) -> (u32, usize) {
         let image = self.image(id);
         image.map_or((0, 0), |disk| (disk.segments(), disk.blobs().map_or(0, |blobs| blobs.len())))
     }
 
-    /// Frames sent so far, by kind: one for each receiver.
+    /// Returns the number of sent frames by kind: one for each receiver.
     #[must_use]
     pub fn sent(&self) -> &BTreeMap<Kind, u64> {
-        &self.sent
+        &self.counters.sent
     }
 
-    /// What was refused so far, by reason.
+    /// Returns the number of refused messages by reason.
     #[must_use]
     pub fn rejected(&self) -> &BTreeMap<&'static str, u64> {
-        &self.rejected
+        &self.counters.rejected
     }
 
-    /// Leaders that sound replicas have seen replaced since they were opened.
+    /// Returns the number of leader replacements that sound replicas have seen since they were opened.
     pub(crate) fn view_changes(&self) -> u64 {
         self.sound().filter_map(|id| self.status(id)).map(|status| status.view_changes).sum()
     }
 
-    /// Operations that were applied.
+    /// Returns the number of applied operations.
     #[must_use]
     pub fn applied(&self) -> u64 {
-        self.order.applied()
+        self.oracles.order.applied()
     }
 
-    /// Operations that failed at their client: their fate is unknown.
+    /// Returns the number of operations that failed at their client. Their fate is unknown.
     #[must_use]
     pub fn failed_ops(&self) -> u64 {
-        self.failed_ops
+        self.counters.failed_ops
     }
 
-    /// Different promises that left and were looked for on disks.
+    /// Returns the number of different promises that were judged.
     #[must_use]
     pub fn promises(&self) -> u64 {
-        self.promises.checked()
+        self.oracles.promises.checked()
     }
 
-    /// Judges the state at the end, when everything has settled: all honest replicas run, have executed the same,
-    /// and have the state that the order of operations leads to; all clients have their answers.
+    /// Judges the final state. All sound replicas run, have executed the same, and have the state that follows from
+    /// the order of operations. All clients have their answers.
     pub fn check_settled(&mut self) -> Result<(), Failure> {
         let mut first: Option<(ReplicaId, Height, Digest)> = None;
         for id in self.sound().collect::<Vec<_>>() {
-            let Some(seat) = self.seats.get_mut(id.index()) else { continue };
-            let Some(running) = &mut seat.running else {
+            let Some(slot) = self.slots.get_mut(id.index()) else { continue };
+            let Some(running) = &mut slot.running else {
                 self.judge(self.now, Err((Oracle::Liveness, format!("replica {id} does not run"))));
                 continue;
             };
@@ -646,32 +567,32 @@ impl World {
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
         self.judge_history();
-        match &self.failure {
+        match &self.oracles.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
         }
     }
 
-    /// What the protocol promises if everything heals now: until the first new execution, at most, after an outage of this
-    /// length and where it takes so long to fetch what is missing.
+    /// Returns the protocol's bound on the time until the first new execution if everything heals now. It depends on
+    /// the length of the outage, and on the time to fetch missing data.
     #[must_use]
     pub fn recovery(&self, outage_ns: u64, fetch_ns: u64) -> Time {
         let healed = Healed {
-            delta_ns: self.settings.delta_ns,
+            delta_ns: self.settings.parameters.delta_ns,
             outage_ns,
-            client_retry_ns: self.settings.client_retry_ns_max,
+            client_retry_ns: self.settings.client.retry_ns_max,
             fetch_ns,
-            restarted: self.seats.iter().filter(|seat| seat.running.is_none() || seat.opens > 1).count(),
+            restarted: self.slots.iter().filter(|slot| slot.running.is_none() || slot.opens > 1).count(),
         };
         let recovery = self.settings.entry.recovery;
-        // The parameters opened every replica already.
+        // Every replica was opened with these parameters.
         recovery(&self.cluster.params, &self.cluster.committee, &healed).unwrap_or_default()
     }
 
-    /// What a replica's disk would hold after a crash right now, if nothing unsynced survived.
+    /// Returns the image of a replica's disk that a crash would leave now if no unsynced byte survived.
     #[must_use]
     pub fn image(&self, id: ReplicaId) -> Option<MemDisk> {
-        self.seat(id).map(|seat| seat.shared.synced_image())
+        self.slot(id).map(|slot| slot.machine.disk.synced_image())
     }
 
     fn kind_of(&self, frame_type: u8, body: &[u8]) -> Content {

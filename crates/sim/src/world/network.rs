@@ -1,18 +1,20 @@
-//! The network of the world: connections between replicas that break and are dialled again, frames that travel
-//! by themselves, and letters between clients and replicas.
+//! The network of the world: connections between replicas that break and are dialled again, datagrams, and channels
+//! between clients and replicas.
 
-use super::telling::{Eyes, piece_tale, voice_text};
+use super::links::{DIAL_NS, OldFrame, ReplicaPair};
+use super::reporting::{FrameReader, half_text, piece_details};
 use super::{Event, World};
-use crate::byzantine::{REPLY, Voice};
-use crate::exit::{Leaving, Parcel};
+use crate::arrival::{Arrival, TwinHalf};
+use crate::byzantine::REPLY;
 use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
+use crate::link_conditions::LinkConditions;
 use crate::lookup::binds;
 use crate::oracles::Oracle;
-use crate::queue::Class;
-use crate::seat::{Arrival, Read};
-use crate::trace::{Passage, Print, Tale, Who};
-use crate::weather::{Map, Weather};
+use crate::queue::EventClass;
+use crate::replica_slot::ConnectionEvent;
+use crate::trace::{EventDetails, Fingerprint, Transit, Who};
+use crate::turn_output::{Outbound, TurnOutput};
 use bytes::Bytes;
 use quorate_consensus::{CHECKPOINT_KIND, LinkEvent, To};
 use quorate_net::Refusal;
@@ -20,33 +22,27 @@ use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
 use quorate_types::{ReplicaId, Time};
 
-/// How long a lost piece of a connection takes to be sent again.
+/// Time until a lost piece of a connection is resent.
 const RESEND_NS: u64 = 200_000_000;
-/// One in so many lost pieces breaks its connection.
+/// Share of lost pieces that break their connection: one in this number.
 const BREAKS_ONE_IN: u64 = 12;
-/// A connection that is cut for so long may break, and has broken after four times as long.
+/// Time after which a cut connection may break. After four times as long it has broken.
 const BREAK_NS: u64 = 1_000_000_000;
-/// Pauses between two attempts to connect.
-const DIAL_NS: u64 = 20_000_000;
 const DIAL_NS_MAX: u64 = 2_000_000_000;
 
-/// Every so-manyth frame that travels by itself is remembered …
+/// Interval between datagrams that are remembered.
 const OLD_EVERY: u64 = 7;
-/// … and so many of them.
+/// Largest number of remembered datagrams.
 const OLD_MAX: usize = 256;
 
-/// A frame that may arrive again: from whom, to whom, its type and its body.
-pub(super) type Old = (ReplicaId, ReplicaId, (u8, Bytes));
-
-/// A stream that trickles: so many bytes of what is written come in pieces of at most so many, with a pause between two
-/// of this length in the mean.
+/// Number of bytes of a write that trickle. They arrive in pieces of limited size, with pauses of this mean length.
 const TRICKLE_BYTES: usize = 512;
 const TRICKLE_PIECE_MAX: u64 = 48;
 const TRICKLE_NS: u64 = 4_000_000;
-/// What is to arrive later than this already does not trickle as well: a stream that is slow is not slow for ever.
+/// A write that would arrive later than this does not trickle, so that a slow stream recovers.
 const TRICKLE_BEHIND_NS: u64 = 500_000_000;
 
-/// Takes so many bytes off the front of a piece, a few at a time; at least one byte is left.
+/// Splits this many bytes off the front, a few at a time. At least one byte remains.
 fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
     let mut pieces = Vec::new();
     let mut taken = 0usize;
@@ -59,169 +55,88 @@ fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
     pieces
 }
 
-/// Two replicas and the connection between them.
-#[derive(Debug)]
-pub(super) struct Pair {
-    low: ReplicaId,
-    high: ReplicaId,
-    conn: Option<u64>,
-    /// When the last piece in each direction arrives: a connection keeps its order.
-    last: [Time; 2],
-    /// What waits in each direction because nothing passes.
-    stalled: [Vec<Bytes>; 2],
-    /// Counts attempts to connect, so that older ones do not count.
-    attempt: u64,
-    pause_ns: u64,
-}
-
-impl Pair {
-    pub(super) fn all(n: usize) -> Vec<Self> {
-        let ids = || (0..u16::try_from(n).unwrap_or(u16::MAX)).map(ReplicaId);
-        let mut pairs = Vec::new();
-        for high in ids() {
-            for low in ids().filter(|low| *low < high) {
-                pairs.push(Self {
-                    low,
-                    high,
-                    conn: None,
-                    last: [Time::ZERO; 2],
-                    stalled: [Vec::new(), Vec::new()],
-                    attempt: 0,
-                    pause_ns: DIAL_NS,
-                });
-            }
-        }
-        pairs
-    }
-
-    /// Where the pair of two replicas stands among all.
-    fn index(a: ReplicaId, b: ReplicaId) -> usize {
-        let (low, high) = (a.min(b).index(), a.max(b).index());
-        (high.saturating_mul(high.saturating_sub(1)) / 2).saturating_add(low)
-    }
-
-    fn direction(&mut self, from: ReplicaId) -> (&mut Time, &mut Vec<Bytes>) {
-        let ([up, down], [stalled_up, stalled_down]) = (&mut self.last, &mut self.stalled);
-        if from == self.low { (up, stalled_up) } else { (down, stalled_down) }
-    }
-
-    fn other(&self, id: ReplicaId) -> ReplicaId {
-        if id == self.low { self.high } else { self.low }
-    }
-}
-
-/// Messages between clients and replicas: each connection keeps its order, and what is lost is lost.
-#[derive(Debug)]
-pub(super) struct Letters {
-    places: usize,
-    last: Vec<Time>,
-}
-
-impl Letters {
-    pub(super) fn new(places: usize) -> Self {
-        Self { places, last: vec![Time::ZERO; places.saturating_mul(places)] }
-    }
-
-    /// When a message that leaves at `at` arrives, if it does.
-    pub(super) fn post(
-        &mut self,
-        rng: &mut Rng,
-        map: &Map,
-        at: Time,
-        from: usize,
-        to: usize,
-    ) -> Option<Time> {
-        let weather = map.get(from, to);
-        if weather.loses(rng) {
-            return None;
-        }
-        let last = self.last.get_mut(from.saturating_mul(self.places).saturating_add(to))?;
-        let arrival = weather.arrival(rng, at).max(*last);
-        *last = arrival;
-        Some(arrival)
-    }
-}
-
 impl World {
-    /// Everything that a turn led to leaves, each at its moment. Returns when the last of it left.
-    pub(super) fn depart(
+    /// Sends the output of a turn, each message at its time.
+    pub(super) fn send_output(
         &mut self,
         from: ReplicaId,
-        voice: Voice,
+        half: TwinHalf,
         began: Time,
-        leaving: &mut Leaving,
+        output: &mut TurnOutput,
         synced: &[u8],
     ) {
-        self.note_view(began, from, voice);
-        let mut parcels = std::mem::take(&mut leaving.parcels).into_iter();
+        self.note_view(began, from, half);
+        let mut outbound = std::mem::take(&mut output.outbound).into_iter();
         let (mut left, mut seen) = (0usize, 0usize);
-        for flush in leaving.flushes.drain(..) {
+        for flush in output.flushes.drain(..) {
             let at = began.plus(flush.after_ns);
             let news = synced.get(seen..flush.synced).unwrap_or_default();
-            self.promises.synced(from, news);
+            self.oracles.promises.synced(from, news);
             seen = flush.synced;
-            for parcel in parcels.by_ref().take(flush.upto.saturating_sub(left)) {
-                match parcel {
-                    Parcel::Peers { to, lane, frame_type, body } => {
+            for outbound in outbound.by_ref().take(flush.upto.saturating_sub(left)) {
+                match outbound {
+                    Outbound::Peers { to, lane, frame_type, body } => {
                         let later = synced.get(flush.synced..).unwrap_or_default();
-                        self.send(at, (from, voice), to, (lane, frame_type, body), later);
+                        self.send(at, (from, half), to, (lane, frame_type, body), later);
                     }
-                    Parcel::Client { index, body } => {
-                        if self.lets(from, voice, REPLY, self.place(index)) {
-                            let body = self.reply_twisted(from, body);
+                    Outbound::Client { index, body } => {
+                        if self.allows(from, half, REPLY, self.place(index)) {
+                            let body = self.forged_reply(from, body);
                             self.reply(at, from, index, body);
                         }
                     }
                 }
             }
             left = flush.upto;
-            self.write_lines(from, at);
+            self.write_links(from, at);
         }
-        self.promises.synced(from, synced.get(seen..).unwrap_or_default());
+        self.oracles.promises.synced(from, synced.get(seen..).unwrap_or_default());
     }
 
-    /// One frame leaves for some replicas. `later` is what was synced after this moment, in the same turn.
+    /// Sends a frame to some replicas. `later` holds the bytes that were synced after this moment, in the same turn.
     fn send(
         &mut self,
         at: Time,
-        (from, voice): (ReplicaId, Voice),
+        (from, half): (ReplicaId, TwinHalf),
         to: To,
         frame: (Lane, u8, Bytes),
         later: &[u8],
     ) {
         let (lane, frame_type, body) = frame;
         let content = self.kind_of(frame_type, &body);
-        self.vouch(at, from, &content, later);
-        if self.parts.is_some() {
-            return self.send_in_parts(at, (from, voice), to, (frame_type, body), &content);
+        self.judge_frame(at, from, &content, later);
+        if self.schedule.is_some() {
+            return self.send_by_schedule(at, (from, half), to, (frame_type, body), &content);
         }
-        let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.meant);
+        let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.buffers.receivers);
         meant.clear();
         let to_all = to;
-        meant.extend(self.receivers(from, to).filter(|to| self.lets(from, voice, content.kind, to.index())));
+        meant.extend(self.receivers(from, to).filter(|to| self.allows(from, half, content.kind, to.index())));
         if !meant.is_empty() {
             let Self { trace, settings, cluster, .. } = self;
             trace.note(at, Who::Replica(from), "sends", &[&body], || {
-                let tale = Eyes { settings, cluster }.frame(frame_type, &body).and(voice_text(voice));
-                tale.to(meant.iter().copied().map(Who::Replica)).passage(Passage::Leaves(Print::of(&body)))
+                let details = FrameReader { settings, cluster }.frame(frame_type, &body).and(half_text(half));
+                details
+                    .to(meant.iter().copied().map(Who::Replica))
+                    .transit(Transit::Leaves(Fingerprint::of(&body)))
             });
         }
-        let twists = self.twists(from);
-        self.feel_manners((from, voice), (to_all, meant.len()));
-        self.tell_withheld(at, (from, voice), &content, (to_all, &meant));
+        let forges = self.forges(from);
+        self.count_byzantine_faults((from, half), (to_all, meant.len()));
+        self.report_withheld(at, (from, half), &content, (to_all, &meant));
         for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
-            if twists {
-                self.send_twisted(at, &frame);
+            if forges {
+                self.send_forged(at, &frame);
             } else {
-                self.convict(from, &content);
+                self.note_equivocation(from, &content);
                 self.send_one(at, frame);
             }
         }
-        self.meant = meant;
+        self.buffers.receivers = meant;
     }
 
-    /// Who is meant.
+    /// Returns the receivers of a frame.
     pub(super) fn receivers(&self, from: ReplicaId, to: To) -> impl Iterator<Item = ReplicaId> + use<> {
         self.replicas().filter(move |id| {
             *id != from
@@ -233,152 +148,157 @@ impl World {
         })
     }
 
-    /// The oracles judge what is said.
-    fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, later: &[u8]) {
+    /// Lets the oracles judge a frame of an honest replica.
+    fn judge_frame(&mut self, at: Time, from: ReplicaId, content: &Content, later: &[u8]) {
         if !self.is_honest(from) {
             return;
         }
-        if let Some(said) = content.statement.filter(|said| said.kind == CHECKPOINT_KIND) {
-            let verdict = self.order.stated(from, said.height, said.subject);
+        if let Some(statement) = content.statement.filter(|statement| statement.kind == CHECKPOINT_KIND) {
+            let verdict = self.oracles.order.stated(from, statement.height, statement.subject);
             self.judge(at, verdict);
         }
-        let Self { promises, seats, cluster, settings, .. } = self;
+        let Self { oracles, slots, cluster, settings, .. } = self;
         let mut on_disk = |counts_now: bool| {
-            let (Some(seat), Some(said)) = (seats.get(from.index()), &content.statement) else {
+            let (Some(slot), Some(statement)) = (slots.get(from.index()), &content.statement) else {
                 return false;
             };
-            let binds = |disk| binds(disk, settings, cluster, said);
-            seat.survived.as_ref().is_some_and(|disk| binds(disk.clone()))
-                || (counts_now && binds(seat.shared.synced_image()))
+            let binds = |disk| binds(disk, settings, cluster, statement);
+            slot.machine.survived.as_ref().is_some_and(|disk| binds(disk.clone()))
+                || (counts_now && binds(slot.machine.disk.synced_image()))
         };
-        let verdict = promises.leaves(from, content, later, &mut on_disk);
+        let verdict = oracles.promises.leaves(from, content, later, &mut on_disk);
         self.judge(at, verdict);
     }
 
     pub(super) fn send_one(&mut self, at: Time, mut frame: Frame) {
-        let verdict = match &mut self.hook {
+        let verdict = match &mut self.hooks.frame {
             Some(hook) => hook(at, &frame),
             None => Verdict::Pass,
         };
         match verdict {
-            Verdict::Pass => self.put_on_the_way(at, &frame),
-            Verdict::Drop => self.tell_of_frame(at, "drops", &frame, "a hook of the test"),
+            Verdict::Pass => self.transmit(at, &frame),
+            Verdict::Drop => self.report_frame(at, "drops", &frame, "a hook of the test"),
             Verdict::Delay(span) => {
-                self.tell_of_frame(at, "delays", &frame, "a hook of the test");
-                self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(Box::new(frame)));
+                self.report_frame(at, "delays", &frame, "a hook of the test");
+                self.queue.push(at.plus(span), EventClass::Arrival, Event::Leaves(Box::new(frame)));
             }
             Verdict::Hold => {
-                self.tell_of_frame(at, "holds", &frame, "a hook of the test");
-                self.held.push(frame);
+                self.report_frame(at, "holds", &frame, "a hook of the test");
+                self.network.held.push(frame);
             }
             Verdict::Replace(body) => {
-                self.tell_altered(at, &frame, &body);
+                self.report_altered(at, &frame, &body);
                 frame.content = self.kind_of(frame.frame_type, &body);
                 frame.body = body;
                 let content = frame.content;
-                self.doctored.insert(frame.from);
-                self.vouch(at, frame.from, &content, &[]);
-                self.put_on_the_way(at, &frame);
+                self.roles.altered.insert(frame.from);
+                self.judge_frame(at, frame.from, &content, &[]);
+                self.transmit(at, &frame);
             }
         }
     }
 
-    /// A frame goes its way: into the link, or into the air.
-    pub(super) fn put_on_the_way(&mut self, at: Time, frame: &Frame) {
-        let count = self.sent.entry(frame.content.kind).or_default();
+    /// Transmits a frame: over the link, or as a datagram.
+    pub(super) fn transmit(&mut self, at: Time, frame: &Frame) {
+        let count = self.counters.sent.entry(frame.content.kind).or_default();
         *count = count.saturating_add(1);
         if !self.waits(at, frame) {
             self.enter(at, frame);
         }
     }
 
-    /// A frame enters the link, or flies.
+    /// Puts a frame on its link, or sends it as a datagram.
     pub(super) fn enter(&mut self, at: Time, frame: &Frame) {
         let Frame { from, to, lane, frame_type, .. } = *frame;
         if self.is_datagrams() {
-            return self.throw(at, frame);
+            return self.send_datagram(at, frame);
         }
-        let line = self.seats.get_mut(from.index()).and_then(|seat| seat.running.as_mut()?.line(to));
-        let Some(line) = line else { return };
-        match line.link.send(lane, frame_type, frame.body.clone().into()) {
-            Ok(()) if at <= self.now => self.write_lines(from, at),
+        let peer_link =
+            self.slots.get_mut(from.index()).and_then(|slot| slot.running.as_mut()?.peer_link(to));
+        let Some(peer_link) = peer_link else { return };
+        match peer_link.link.send(lane, frame_type, frame.body.clone().into()) {
+            Ok(()) if at <= self.now => self.write_links(from, at),
             Ok(()) => {}
-            // A limit on a lane is larger than anything that worlds are made of.
+            // The limits of a lane exceed the traffic of any world.
             Err(error) if self.is_honest(from) => {
-                let what =
-                    format!("replica {from} has more to say to replica {to} than a link takes: {error}");
+                let what = format!("replica {from} sends more to replica {to} than a link accepts: {error}");
                 self.judge(at, Err((Oracle::Bounds, what)));
             }
             Err(_) => {}
         }
     }
 
-    /// A frame travels by itself.
-    fn throw(&mut self, at: Time, frame: &Frame) {
-        let weather = *self.map.get(frame.from.index(), frame.to.index());
-        self.feel_all(weather.faults);
-        if weather.loses(&mut self.net_rng) {
-            if !weather.is_cut {
-                self.feel(Fault::Loss);
+    /// Sends a frame as a datagram.
+    fn send_datagram(&mut self, at: Time, frame: &Frame) {
+        let conditions = *self.network.map.get(frame.from.index(), frame.to.index());
+        self.count_faults(conditions.faults);
+        if conditions.loses(&mut self.rngs.network) {
+            if !conditions.is_cut {
+                self.count_fault(Fault::Loss);
             }
             return self.note_lost(at, frame);
         }
-        if weather.corrupts(&mut self.net_rng) {
-            self.feel(Fault::CorruptFrame);
-            // Whoever vouches for a frame vouches for its bytes: others never reach a replica.
+        if conditions.corrupts(&mut self.rngs.network) {
+            self.count_fault(Fault::CorruptFrame);
+            // A datagram with changed bytes never reaches a replica, because its authentication fails.
             return self.note_lost(at, frame);
         }
-        self.throw_old(at, frame, &weather);
+        self.resend_old(at, frame, &conditions);
         let mut copies = 1;
-        if weather.duplicate_ppm > 0 && self.net_rng.chance(weather.duplicate_ppm) {
-            self.feel(Fault::Duplication);
-            self.tell_doubled(at, frame);
+        if conditions.duplicate_ppm > 0 && self.rngs.network.chance(conditions.duplicate_ppm) {
+            self.count_fault(Fault::Duplication);
+            self.report_doubled(at, frame);
             copies = 2;
         }
         for _ in 0..copies {
             let arrival =
                 Arrival::Frame { from: frame.from, frame_type: frame.frame_type, body: frame.body.clone() };
-            let arrives = weather.arrival(&mut self.net_rng, at);
-            self.queue.push(arrives, Class::Arrival, Event::Arrives(frame.to, arrival));
+            let arrives = conditions.arrival(&mut self.rngs.network, at);
+            self.queue.push(arrives, EventClass::Arrival, Event::Arrives(frame.to, arrival));
         }
     }
 
-    /// What was sent long ago arrives again, now and then, and what is sent now may.
-    fn throw_old(&mut self, at: Time, frame: &Frame, weather: &Weather) {
-        if weather.old_ppm > 0 && self.net_rng.chance(weather.old_ppm) {
-            let known = self.old.iter().filter(|(from, to, _)| (*from, *to) == (frame.from, frame.to));
-            let known: Vec<&Old> = known.collect();
-            if let Some((from, to, (frame_type, body))) = self.net_rng.pick(&known).map(|old| (*old).clone())
+    /// Resends an old datagram now and then, and remembers some of the new ones.
+    fn resend_old(&mut self, at: Time, frame: &Frame, conditions: &LinkConditions) {
+        if conditions.old_ppm > 0 && self.rngs.network.chance(conditions.old_ppm) {
+            let known =
+                self.network.old.iter().filter(|(from, to, _)| (*from, *to) == (frame.from, frame.to));
+            let known: Vec<&OldFrame> = known.collect();
+            if let Some((from, to, (frame_type, body))) =
+                self.rngs.network.pick(&known).map(|old| (*old).clone())
             {
-                self.feel(Fault::OldPackets);
-                let arrives = weather.arrival(&mut self.net_rng, at);
+                self.count_fault(Fault::OldPackets);
+                let arrives = conditions.arrival(&mut self.rngs.network, at);
                 let arrival = Arrival::Frame { from, frame_type, body };
-                self.queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));
+                self.queue.push(arrives, EventClass::Arrival, Event::Arrives(to, arrival));
             }
         }
-        self.thrown = self.thrown.wrapping_add(1);
-        if self.thrown.is_multiple_of(OLD_EVERY) {
-            let place = usize::try_from(self.thrown / OLD_EVERY).unwrap_or(0) % OLD_MAX;
+        self.network.datagrams_sent = self.network.datagrams_sent.wrapping_add(1);
+        if self.network.datagrams_sent.is_multiple_of(OLD_EVERY) {
+            let place = usize::try_from(self.network.datagrams_sent / OLD_EVERY).unwrap_or(0) % OLD_MAX;
             let old = (frame.from, frame.to, (frame.frame_type, frame.body.clone()));
-            match self.old.get_mut(place) {
+            match self.network.old.get_mut(place) {
                 Some(known) => *known = old,
-                None => self.old.push(old),
+                None => self.network.old.push(old),
             }
         }
     }
 
-    /// Writes what the links of a replica have to write.
-    pub(super) fn write_lines(&mut self, from: ReplicaId, at: Time) {
-        let mut buffer = std::mem::take(&mut self.bytes);
+    /// Writes the output of a replica's links.
+    pub(super) fn write_links(&mut self, from: ReplicaId, at: Time) {
+        let mut buffer = std::mem::take(&mut self.buffers.bytes);
         for peer in self.replicas() {
-            let line = self.seats.get_mut(from.index()).and_then(|seat| seat.running.as_mut()?.line(peer));
-            let Some(Some(conn)) = line.as_ref().map(|line| line.conn) else { continue };
-            let Some(line) = line.filter(|line| line.link.wants_write()) else { continue };
+            let peer_link =
+                self.slots.get_mut(from.index()).and_then(|slot| slot.running.as_mut()?.peer_link(peer));
+            let Some(Some(conn)) = peer_link.as_ref().map(|peer_link| peer_link.conn) else { continue };
+            let Some(peer_link) = peer_link.filter(|peer_link| peer_link.link.wants_write()) else {
+                continue;
+            };
             buffer.clear();
-            line.link.write(&mut buffer);
+            peer_link.link.write(&mut buffer);
             self.put_on_connection(from, peer, conn, at, Bytes::copy_from_slice(&buffer));
         }
-        self.bytes = buffer;
+        self.buffers.bytes = buffer;
     }
 
     pub(super) fn put_on_connection(
@@ -389,108 +309,106 @@ impl World {
         at: Time,
         bytes: Bytes,
     ) {
-        let index = Pair::index(from, to);
-        let weather = *self.map.get(from.index(), to.index());
-        self.feel_all(weather.faults);
-        let Self { pairs, net_rng, queue, trace, fronts, felt, .. } = self;
-        let Some(pair) = pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
+        let index = ReplicaPair::index(from, to);
+        let conditions = *self.network.map.get(from.index(), to.index());
+        self.count_faults(conditions.faults);
+        let Self { network, rngs, queue, trace, counters, .. } = self;
+        let (rng, faults) = (&mut rngs.network, &network.faults);
+        let Some(pair) = network.pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
             return; // The connection is gone, and this end has not heard of it.
         };
         let (last, stalled) = pair.direction(from);
-        if weather.is_cut || !stalled.is_empty() {
-            trace.tell(at, Who::World, "stalls", || piece_tale(fronts, from, to, bytes.len(), ""));
+        if conditions.is_cut || !stalled.is_empty() {
+            trace.report(at, Who::World, "stalls", || piece_details(faults, from, to, bytes.len(), ""));
             return stalled.push(bytes);
         }
-        // Links count and authenticate what they carry: what was changed, or comes a second time, ends the connection.
-        let ends = if weather.corrupts(net_rng) {
+        // Links number and authenticate their bytes, so a changed or repeated piece ends the connection.
+        let ends = if conditions.corrupts(rng) {
             Some(Fault::CorruptFrame)
         } else {
-            (weather.old_ppm > 0 && net_rng.chance(weather.old_ppm)).then_some(Fault::OldPackets)
+            (conditions.old_ppm > 0 && rng.chance(conditions.old_ppm)).then_some(Fault::OldPackets)
         };
         if let Some(fault) = ends {
-            self.feel(fault);
+            self.count_fault(fault);
             self.break_pair(index);
             return;
         }
-        let mut arrives = weather.arrival(net_rng, at);
+        let mut arrives = conditions.arrival(rng, at);
         let mut breaks = false;
-        if weather.loses(net_rng) {
-            *felt.entry(Fault::Loss).or_default() += 1;
-            arrives = arrives.plus(RESEND_NS.saturating_add(net_rng.exponential_ns(RESEND_NS)));
-            breaks = net_rng.below(BREAKS_ONE_IN) == 0;
+        if conditions.loses(rng) {
+            *counters.faults.entry(Fault::Loss).or_default() += 1;
+            arrives = arrives.plus(RESEND_NS.saturating_add(rng.exponential_ns(RESEND_NS)));
+            breaks = rng.below(BREAKS_ONE_IN) == 0;
             let late = arrives.since(at) / 1_000_000;
-            trace.tell(at, Who::World, "resends", || {
-                piece_tale(fronts, from, to, bytes.len(), &format!("{late} ms late"))
+            trace.report(at, Who::World, "resends", || {
+                piece_details(faults, from, to, bytes.len(), &format!("{late} ms late"))
             });
         }
         arrives = arrives.max(*last);
         *last = arrives;
         let mut rest = bytes;
-        let trickles = weather.trickles && arrives.since(at) < TRICKLE_BEHIND_NS;
+        let trickles = conditions.trickles && arrives.since(at) < TRICKLE_BEHIND_NS;
         let trickles = if trickles { rest.len().min(TRICKLE_BYTES) } else { 0 };
-        for piece in trickle(net_rng, &mut rest, trickles) {
-            let arrival = Arrival::Bytes { from, conn, bytes: piece };
-            queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));
-            arrives = arrives.plus(net_rng.exponential_ns(TRICKLE_NS));
+        let mut push = |at, bytes| {
+            queue.push(at, EventClass::Arrival, Event::Arrives(to, Arrival::Bytes { from, conn, bytes }));
+        };
+        for piece in trickle(rng, &mut rest, trickles) {
+            push(arrives, piece);
+            arrives = arrives.plus(rng.exponential_ns(TRICKLE_NS));
             *last = arrives;
         }
-        // Streams are cut anywhere; how much later the rest comes is a matter of the weather.
-        let cut = if net_rng.below(16) == 0 { net_rng.index(rest.len()) } else { 0 };
+        // A stream may be split anywhere. The link conditions decide how much later the rest arrives.
+        let cut = if rng.below(16) == 0 { rng.index(rest.len()) } else { 0 };
         if cut > 0 {
-            let head = rest.split_to(cut);
-            queue.push(
-                arrives,
-                Class::Arrival,
-                Event::Arrives(to, Arrival::Bytes { from, conn, bytes: head }),
-            );
-            arrives = arrives.plus(net_rng.exponential_ns(weather.jitter_ns));
+            push(arrives, rest.split_to(cut));
+            arrives = arrives.plus(rng.exponential_ns(conditions.jitter_ns));
             *last = arrives;
         }
-        queue.push(arrives, Class::Arrival, Event::Arrives(to, Arrival::Bytes { from, conn, bytes: rest }));
+        push(arrives, rest);
         if breaks {
             self.break_pair(index);
         }
     }
 
-    /// Whether it tells of the beginning of a connection that has ended since: sockets are gone with what they were to
-    /// say.
+    /// Whether an arrival announces a connection that has ended since.
     pub(super) fn is_stale(&self, id: ReplicaId, arrival: &Arrival) -> bool {
         let (Arrival::Dialled { peer, conn } | Arrival::Accepted { peer, conn }) = arrival else {
             return false;
         };
-        self.pairs.get(Pair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
+        self.network.pairs.get(ReplicaPair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
     }
 
-    /// A connection breaks; both ends hear of it after a while, each for itself.
+    /// Breaks a connection. Each end learns of it after a while.
     pub(super) fn break_pair(&mut self, index: usize) -> bool {
         self.break_in_turn(index, None)
     }
 
-    /// The connection of two replicas is gone, and one of them hears of it only at that moment.
+    /// Breaks a connection whose end at `deaf` learns of it only at `until`.
     pub(super) fn half_open(&mut self, deaf: ReplicaId, other: ReplicaId, until: Time) {
-        if self.break_in_turn(Pair::index(deaf, other), Some((deaf, until))) {
-            self.feel(Fault::HalfOpen);
+        if self.break_in_turn(ReplicaPair::index(deaf, other), Some((deaf, until))) {
+            self.count_fault(Fault::HalfOpen);
         }
     }
 
-    /// `deaf`: who hears of it only then. Who dials, dials when it has heard.
+    /// Breaks a connection. `deaf` is the end that learns of it only at that time; the dialling end dials only after
+    /// that.
     fn break_in_turn(&mut self, index: usize, deaf: Option<(ReplicaId, Time)>) -> bool {
         let now = self.now;
-        let Some(pair) = self.pairs.get_mut(index) else { return false };
+        let Some(pair) = self.network.pairs.get_mut(index) else { return false };
         let Some(conn) = pair.conn.take() else { return false };
         pair.stalled = [Vec::new(), Vec::new()];
         let (low, high) = (pair.low, pair.high);
         self.trace.note(now, Who::World, "breaks", &[&conn.to_le_bytes()], || {
-            Tale::text(format!("connection {conn}")).from(Who::Replica(low)).to([Who::Replica(high)])
+            EventDetails::text(format!("connection {conn}")).from(Who::Replica(low)).to([Who::Replica(high)])
         });
         for (id, peer) in [(low, high), (high, low)] {
-            let mut at = now.plus(self.net_rng.between(1, 20_000_000));
+            let mut at = now.plus(self.rngs.network.between(1, 20_000_000));
             if let Some((deaf, until)) = deaf
                 && deaf == id
             {
                 at = at.max(until);
             }
-            self.queue.push(at, Class::Arrival, Event::Arrives(id, Arrival::Closed { peer, conn }));
+            self.queue.push(at, EventClass::Arrival, Event::Arrives(id, Arrival::Closed { peer, conn }));
         }
         match deaf {
             Some((deaf, until)) if deaf == high => self.dial_after(index, until.since(now)),
@@ -504,58 +422,62 @@ impl World {
     }
 
     fn dial_after(&mut self, index: usize, after_ns: u64) {
-        let Self { pairs, net_rng, queue, now, .. } = self;
-        let Some(pair) = pairs.get_mut(index) else { return };
+        let Self { network, rngs, queue, now, .. } = self;
+        let rng = &mut rngs.network;
+        let Some(pair) = network.pairs.get_mut(index) else { return };
         pair.attempt = pair.attempt.saturating_add(1);
-        let pause = pair.pause_ns.saturating_add(net_rng.below(pair.pause_ns));
+        let pause = pair.pause_ns.saturating_add(rng.below(pair.pause_ns));
         pair.pause_ns = pair.pause_ns.saturating_mul(2).min(DIAL_NS_MAX);
         let event = Event::Dial { pair: index, attempt: pair.attempt };
-        queue.push(now.plus(after_ns).plus(pause), Class::Answer, event);
+        queue.push(now.plus(after_ns).plus(pause), EventClass::Answer, event);
     }
 
-    /// The higher of two replicas dials the lower.
+    /// Dials a connection: the higher of two replicas dials the lower.
     pub(super) fn dial(&mut self, index: usize, attempt: u64) {
         let now = self.now;
-        let Some(pair) = self.pairs.get(index).filter(|pair| pair.attempt == attempt && pair.conn.is_none())
+        let Some(pair) =
+            self.network.pairs.get(index).filter(|pair| pair.attempt == attempt && pair.conn.is_none())
         else {
             return;
         };
         let (low, high) = (pair.low, pair.high);
-        let (there, back) =
-            (*self.map.get(high.index(), low.index()), *self.map.get(low.index(), high.index()));
+        let (there, back) = (
+            *self.network.map.get(high.index(), low.index()),
+            *self.network.map.get(low.index(), high.index()),
+        );
         let reachable = self.is_running(low) && self.is_running(high);
-        if !reachable || there.loses(&mut self.net_rng) || back.loses(&mut self.net_rng) {
+        if !reachable || there.loses(&mut self.rngs.network) || back.loses(&mut self.rngs.network) {
             return self.dial_later(index);
         }
-        let conn = self.next_conn;
-        self.next_conn = conn.saturating_add(1);
-        let accepted = there.arrival(&mut self.net_rng, now);
-        let dialled = back.arrival(&mut self.net_rng, accepted);
-        if let Some(pair) = self.pairs.get_mut(index) {
+        let conn = self.network.next_conn;
+        self.network.next_conn = conn.saturating_add(1);
+        let accepted = there.arrival(&mut self.rngs.network, now);
+        let dialled = back.arrival(&mut self.rngs.network, accepted);
+        if let Some(pair) = self.network.pairs.get_mut(index) {
             pair.conn = Some(conn);
             pair.pause_ns = DIAL_NS;
             pair.last = [accepted, dialled];
         }
         self.trace.note(now, Who::Replica(high), "dials", &[&conn.to_le_bytes()], || {
-            Tale::text(format!("connection {conn}")).to([Who::Replica(low)])
+            EventDetails::text(format!("connection {conn}")).to([Who::Replica(low)])
         });
         let arrivals = [
             (low, accepted, Arrival::Accepted { peer: high, conn }),
             (high, dialled, Arrival::Dialled { peer: low, conn }),
         ];
         for (id, at, arrival) in arrivals {
-            self.queue.push(at, Class::Arrival, Event::Arrives(id, arrival));
+            self.queue.push(at, EventClass::Arrival, Event::Arrives(id, arrival));
         }
     }
 
-    /// A replica's machine is gone, or back: its connections break, or it begins to dial.
+    /// Breaks a replica's connections when its machine stops, or dials them when it starts.
     pub(super) fn reconnect(&mut self, id: ReplicaId, is_back: bool) {
         for peer in self.replicas().filter(|peer| *peer != id) {
-            let index = Pair::index(id, peer);
+            let index = ReplicaPair::index(id, peer);
             self.break_pair(index);
-            // Where a scenario of twins is played, frames travel by themselves and nothing is ever dialled.
-            if is_back && self.parts.is_none() {
-                if let Some(pair) = self.pairs.get_mut(index) {
+            // Twins scenarios use datagrams, so nothing is ever dialled.
+            if is_back && self.schedule.is_none() {
+                if let Some(pair) = self.network.pairs.get_mut(index) {
                     pair.pause_ns = DIAL_NS;
                 }
                 self.dial_later(index);
@@ -565,27 +487,27 @@ impl World {
             let now = self.now;
             for peer in self.replicas().filter(|peer| *peer != id) {
                 for (to, of) in [(id, peer), (peer, id)] {
-                    // Where a scenario of twins is played, they are all there at once.
-                    let is_lean = self.parts.is_some();
-                    let at = now.plus(if is_lean { 1 } else { self.net_rng.between(1, 5_000_000) });
+                    // In twins scenarios all links are up at once.
+                    let is_lean = self.schedule.is_some();
+                    let at = now.plus(if is_lean { 1 } else { self.rngs.network.between(1, 5_000_000) });
                     let arrival = Arrival::Link(of, LinkEvent::Back);
-                    self.queue.push(at, Class::Arrival, Event::Arrives(to, arrival));
+                    self.queue.push(at, EventClass::Arrival, Event::Arrives(to, arrival));
                 }
             }
         }
     }
 
-    /// Cuts have begun or ended: what had stalled goes on, what stalls now may break.
-    pub(super) fn weather_changed(&mut self) {
-        for index in 0..self.pairs.len() {
-            let Some(pair) = self.pairs.get(index) else { continue };
+    /// Applies changed conditions: stalled bytes continue, and cut connections may break later.
+    pub(super) fn conditions_changed(&mut self) {
+        for index in 0..self.network.pairs.len() {
+            let Some(pair) = self.network.pairs.get(index) else { continue };
             let (low, high) = (pair.low, pair.high);
             let Some(conn) = pair.conn else { continue };
             let mut is_cut = false;
             for from in [low, high] {
-                let Some(pair) = self.pairs.get_mut(index) else { continue };
+                let Some(pair) = self.network.pairs.get_mut(index) else { continue };
                 let to = pair.other(from);
-                if self.map.get(from.index(), to.index()).is_cut {
+                if self.network.map.get(from.index(), to.index()).is_cut {
                     is_cut = true;
                     continue;
                 }
@@ -595,46 +517,46 @@ impl World {
                 }
             }
             if is_cut {
-                let at = self.now.plus(self.net_rng.between(BREAK_NS, BREAK_NS.saturating_mul(4)));
-                self.queue.push(at, Class::Answer, Event::Breaks { pair: index, conn });
+                let at = self.now.plus(self.rngs.network.between(BREAK_NS, BREAK_NS.saturating_mul(4)));
+                self.queue.push(at, EventClass::Answer, Event::Breaks { pair: index, conn });
             }
         }
     }
 
     pub(super) fn break_if_cut(&mut self, index: usize, conn: u64) {
-        let Some(pair) = self.pairs.get(index).filter(|pair| pair.conn == Some(conn)) else { return };
+        let Some(pair) = self.network.pairs.get(index).filter(|pair| pair.conn == Some(conn)) else { return };
         let (low, high) = (pair.low.index(), pair.high.index());
-        if self.map.get(low, high).is_cut || self.map.get(high, low).is_cut {
+        if self.network.map.get(low, high).is_cut || self.network.map.get(high, low).is_cut {
             self.break_pair(index);
         }
     }
 
     /// Breaks the connection of two replicas, if there is one.
     pub fn disconnect(&mut self, a: ReplicaId, b: ReplicaId) -> bool {
-        self.break_pair(Pair::index(a, b))
+        self.break_pair(ReplicaPair::index(a, b))
     }
 
-    /// What went wrong on connections while they were read.
-    pub(super) fn hear_trouble(&mut self, id: ReplicaId) {
-        for trouble in std::mem::take(&mut self.trouble) {
-            match trouble {
-                Read::Closed(peer, why) => {
+    /// Handles the connection events of a turn.
+    pub(super) fn handle_connection_events(&mut self, id: ReplicaId) {
+        for connection_events in std::mem::take(&mut self.buffers.connection_events) {
+            match connection_events {
+                ConnectionEvent::Closed(peer, why) => {
                     self.trace.note(self.now, Who::Replica(id), "closed", &[why.as_bytes()], || {
-                        Tale::text(why.as_str()).from(Who::Replica(peer))
+                        EventDetails::text(why.as_str()).from(Who::Replica(peer))
                     });
                 }
-                Read::Refused(peer, conn, why) => {
+                ConnectionEvent::Refused(peer, conn, why) => {
                     self.trace.note(self.now, Who::Replica(id), "refuses", &[why.as_bytes()], || {
-                        Tale::kind("connection").from(Who::Replica(peer)).and(why)
+                        EventDetails::kind("connection").from(Who::Replica(peer)).and(why)
                     });
-                    let index = Pair::index(id, peer);
-                    if self.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
+                    let index = ReplicaPair::index(id, peer);
+                    if self.network.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
                         self.break_pair(index);
                     }
-                    // That can be the weather's doing; nothing else can.
+                    // A slow handshake can be the link's fault; no other refusal can.
                     let honest = self.is_honest(id) && self.is_honest(peer);
                     if honest && why != Refusal::TooSlow.reason() {
-                        let what = format!("replica {id} breaks off with replica {peer}: {why}");
+                        let what = format!("replica {id} closes its link to replica {peer}: {why}");
                         self.judge(self.now, Err((Oracle::Links, what)));
                     }
                 }

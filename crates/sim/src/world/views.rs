@@ -1,22 +1,22 @@
-//! How views pass: what the oracles for circles and for pacemakers are shown.
+//! Observation of views for the oracles of livelock and pacemaker.
 
 use super::World;
-use crate::oracles::{Lasso, Oracle, views_needed};
+use crate::oracles::{LivelockOracle, Oracle, views_needed};
 use quorate_consensus::Note;
 use quorate_replica::ReplicaStatus;
 use quorate_types::{ReplicaId, View};
 
 impl World {
-    /// What a replica has noted in a turn, and the view that it is in after it.
+    /// Judges a replica's notes of a turn, and its view after the turn.
     pub(super) fn judge_view(&mut self, id: ReplicaId, notes: &[Note]) {
-        // Where too many lie, no quorum says anything.
+        // With too many Byzantine replicas a quorum proves nothing.
         let is_promised = self.honest().count().saturating_add(self.settings.f) >= self.settings.n;
-        if self.views.is_none() || !self.is_honest(id) || !is_promised {
+        if self.oracles.pacemaker.is_none() || !self.is_honest(id) || !is_promised {
             return;
         }
-        // Notes of a replica that has fallen since count as well: what had left before has left.
-        let view = self.seat(id).and_then(|seat| Some(seat.running.as_ref()?.host.replica().leader().0));
-        let Some(views) = &mut self.views else { return };
+        // Notes of a replica that has stopped since count as well, because its messages have left.
+        let view = self.slot(id).and_then(|slot| Some(slot.running.as_ref()?.host.replica().leader().0));
+        let Some(views) = &mut self.oracles.pacemaker else { return };
         notes.iter().for_each(|note| views.noted(id, note));
         if let Some(view) = view {
             let verdict = views.is_in(id, view);
@@ -24,44 +24,45 @@ impl World {
         }
     }
 
-    /// Whether the honest replicas meet in a view, while somebody waits for an answer.
+    /// Judges whether the honest replicas meet in a view while a client waits for an answer.
     fn look_for_meetings(&mut self) {
         let needed = views_needed(self.settings.n, self.settings.f, self.settings.entry.spec.rotates_leaders);
         let height = self.height();
-        let running = self.sound().filter_map(|id| self.seat(id)?.running.as_ref());
+        let running = self.sound().filter_map(|id| self.slot(id)?.running.as_ref());
         let at: Vec<(View, ReplicaId)> = running.map(|running| running.host.replica().leader()).collect();
         let Some(first) = at.first() else { return };
         let together = at.iter().all(|other| other == first) && self.is_honest(first.1);
         let highest = at.iter().map(|(view, _)| *view).max().unwrap_or_default();
-        let verdict = self.views.as_mut().map(|views| views.look(height, highest, together, needed));
+        let verdict =
+            self.oracles.pacemaker.as_mut().map(|views| views.look(height, highest, together, needed));
         if let Some(Err((oracle, what))) = verdict {
-            let what = format!("{what}\n{}", self.standings());
+            let what = format!("{what}\n{}", self.status_lines());
             self.judge(self.now, Err((oracle, what)));
         }
     }
 
-    /// From now on nothing may go in circles.
-    pub(crate) fn watch_for_circles(&mut self) {
-        self.lasso = Some(Lasso::default());
-        if let Some(views) = &mut self.views {
+    /// Watches for livelock from now on.
+    pub(crate) fn watch_for_livelock(&mut self) {
+        self.oracles.livelock = Some(LivelockOracle::default());
+        if let Some(views) = &mut self.oracles.pacemaker {
             views.rest();
         }
     }
 
-    /// Looks, whenever a protocol notes a transition, while somebody waits for an answer: views that change while there is
-    /// nothing to do go in no circle.
-    pub(super) fn look_for_circles(&mut self) {
-        if self.lasso.is_none() {
+    /// Checks for livelock at every transition of a protocol while a client waits for an answer. Views of an idle
+    /// cluster are no livelock.
+    pub(super) fn look_for_livelock(&mut self) {
+        if self.oracles.livelock.is_none() {
             return;
         }
         if self.all_done() {
-            return self.watch_for_circles();
+            return self.watch_for_livelock();
         }
         self.look_for_meetings();
         let sound: Vec<_> = self.sound().filter_map(|id| self.status(id)).collect();
         let least = |of: fn(&ReplicaStatus) -> u64| sound.iter().map(of).min().unwrap_or(0);
         let (n, f) = (self.settings.n, self.settings.f);
-        // The view that a quorum of them has entered: one that stands apart hides nothing.
+        // This is the view that a quorum has entered, so a single replica in another view hides nothing.
         let mut views: Vec<View> = sound.iter().map(|status| status.view).collect();
         views.sort_unstable_by(|a, b| b.cmp(a));
         let place = n.saturating_sub(f).min(views.len()).saturating_sub(1);
@@ -82,10 +83,14 @@ impl World {
         };
         let height = self.height();
         let needed = views_needed(n, f, self.settings.entry.spec.rotates_leaders);
-        let found = self.lasso.as_mut().and_then(|lasso| lasso.look((height, view), (n, needed), state));
+        let found = self
+            .oracles
+            .livelock
+            .as_mut()
+            .and_then(|livelock| livelock.look((height, view), (n, needed), state));
         if let Some(what) = found {
-            let what = format!("{what}\n{}", self.standings());
-            self.judge(self.now, Err((Oracle::Circles, what)));
+            let what = format!("{what}\n{}", self.status_lines());
+            self.judge(self.now, Err((Oracle::Livelock, what)));
         }
     }
 }

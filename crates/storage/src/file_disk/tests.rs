@@ -33,9 +33,9 @@ fn record(n: usize) -> LogEntry {
     LogEntry::Record(bytes.into())
 }
 
-/// The same log, written past the cache, through it, and without syncs, one after the other.
+/// The test writes one log with direct I/O, with the page cache, and without syncs, one after the other.
 #[test]
-fn every_mode_reads_what_every_other_wrote() {
+fn each_mode_reads_the_log_of_each_other_mode() {
     let folder = formatted();
     let modes = [(true, Durability::Fsync), (false, Durability::Fsync), (true, Durability::Os)];
     let mut expected = Vec::new();
@@ -60,9 +60,9 @@ fn every_mode_reads_what_every_other_wrote() {
     assert!(store.disk().segments() > 2);
 }
 
-/// What was not synced may be lost; a process that dies without a word leaves the rest.
+/// A process that dies keeps synced data. Unsynced data may be lost.
 #[test]
-fn a_store_that_is_dropped_keeps_what_was_synced() {
+fn dropped_store_keeps_synced_data() {
     let folder = formatted();
     let (mut store, _) = open(folder.path(), config(true, Durability::Fsync)).unwrap();
     store.append(Mark(1), &record(1)).unwrap();
@@ -80,7 +80,7 @@ fn segments_are_prepared_once() {
         FileDiskConfig { prepared_bytes: 3 * u64::from(SEGMENT), ..config(true, Durability::Fsync) };
     let (mut store, _) = open(folder.path(), prepared).unwrap();
     assert_eq!(store.disk().segments(), 3);
-    assert!(!store.prepare().unwrap(), "one waits already");
+    assert!(!store.prepare().unwrap(), "a segment is ready already");
     drop(store);
     let (store, _) = open(folder.path(), config(true, Durability::Fsync)).unwrap();
     assert_eq!(store.disk().segments(), 3);
@@ -93,11 +93,11 @@ fn segments_are_prepared_once() {
     while store.prepare().unwrap() {
         slices += 1;
     }
-    assert_eq!((store.disk().segments(), slices), (2, 2), "a mebibyte at a time");
+    assert_eq!((store.disk().segments(), slices), (2, 2), "each call fills a mebibyte");
 }
 
 #[test]
-fn a_file_that_grew_in_part_is_used() {
+fn log_file_with_a_partial_segment_is_used() {
     let folder = formatted();
     let (mut store, _) = open(folder.path(), config(true, Durability::Fsync)).unwrap();
     store.append(Mark(1), &record(1)).unwrap();
@@ -117,7 +117,7 @@ fn a_file_that_grew_in_part_is_used() {
 }
 
 #[test]
-fn a_log_that_is_gone_is_not_made_anew() {
+fn missing_log_is_not_created() {
     let folder = formatted();
     fs::remove_file(folder.path().join(LOG_FILE)).unwrap();
     let refused = FileDisk::open(folder.path(), config(true, Durability::Fsync));
@@ -125,7 +125,7 @@ fn a_log_that_is_gone_is_not_made_anew() {
 }
 
 #[test]
-fn another_salt_is_refused() {
+fn wrong_salt_is_refused() {
     let folder = formatted();
     drop(open(folder.path(), config(true, Durability::Fsync)).unwrap());
     let other = FileDiskConfig { salt: 2, ..config(true, Durability::Fsync) };
@@ -133,7 +133,7 @@ fn another_salt_is_refused() {
 }
 
 #[test]
-fn snapshots_are_visible_when_they_are_finished() {
+fn snapshot_is_visible_only_when_it_is_finished() {
     let folder = formatted();
     for durability in [Durability::Fsync, Durability::Os] {
         let (mut store, _) = open(folder.path(), config(true, durability)).unwrap();

@@ -15,7 +15,7 @@ fn formatted() -> tempfile::TempDir {
 }
 
 #[test]
-fn opens_what_was_formatted_for_it() {
+fn replica_opens_its_formatted_folder() {
     let folder = formatted();
     let guard = open(folder.path(), &identity()).unwrap();
     assert_eq!(guard.salt(), 0x0123_4567_89ab_cdef);
@@ -25,7 +25,7 @@ fn opens_what_was_formatted_for_it() {
 }
 
 #[test]
-fn refuses_every_other_folder_with_its_own_line() {
+fn every_wrong_folder_is_refused_with_a_line_of_its_own() {
     let folder = formatted();
     let path = folder.path();
     let mut lines = Vec::new();
@@ -48,7 +48,7 @@ fn refuses_every_other_folder_with_its_own_line() {
 }
 
 #[test]
-fn refuses_an_unknown_version_and_a_damaged_file() {
+fn unknown_version_and_damaged_format_file_are_refused() {
     let folder = formatted();
     let file = folder.path().join(FORMAT_FILE);
     let text = fs::read_to_string(&file).unwrap();
@@ -69,61 +69,61 @@ fn refuses_an_unknown_version_and_a_damaged_file() {
     }
 }
 
-/// A log that somebody deleted is not a new one: the replica has made promises.
+/// A deleted log must not count as a new one, because the replica has made promises.
 #[test]
-fn refuses_a_folder_whose_log_is_gone() {
+fn folder_without_its_log_is_refused() {
     let folder = formatted();
     fs::remove_file(folder.path().join(LOG_FILE)).unwrap();
     assert!(matches!(open(folder.path(), &identity()), Err(FolderError::Malformed { .. })));
 }
 
 #[test]
-fn formats_once_and_never_over_data() {
+fn folder_with_data_is_never_formatted() {
     let folder = formatted();
     let again = format(folder.path(), &identity(), 1);
     assert!(matches!(again, Err(FolderError::AlreadyFormatted(_))), "{again:?}");
-    // Cut off before FORMAT was there: it may be done again as long as the log is empty.
+    // Formatting was interrupted before it wrote FORMAT. It may be repeated as long as the log is empty.
     fs::remove_file(folder.path().join(FORMAT_FILE)).unwrap();
     format(folder.path(), &identity(), 1).unwrap();
     fs::remove_file(folder.path().join(FORMAT_FILE)).unwrap();
     fs::write(folder.path().join(LOG_FILE), "x").unwrap();
     let over = format(folder.path(), &identity(), 1);
     assert!(matches!(over, Err(FolderError::NotEmpty(_))), "{over:?}");
-    // Other files may lie there.
+    // The folder may have other files.
     let other = tempfile::tempdir().unwrap();
     fs::write(other.path().join("replica.key"), "x").unwrap();
     format(other.path(), &identity(), 1).unwrap();
 }
 
 #[test]
-fn a_log_that_counts_fewer_openings_than_the_folder_is_refused_for_good() {
+fn log_older_than_its_folder_is_refused_for_ever() {
     let folder = formatted();
     let guard = open(folder.path(), &identity()).unwrap();
     for life in [1, 2, 7] {
-        assert_eq!(guard.begin_life(life).unwrap(), None, "{life}");
+        assert_eq!(guard.record_incarnation(life).unwrap(), None, "{life}");
     }
     for life in [7, 1, 8] {
-        let why = guard.begin_life(life).unwrap().unwrap();
+        let why = guard.record_incarnation(life).unwrap().unwrap();
         assert!(why.starts_with("the log is older than the folder: it counts 7 openings"), "{why}");
     }
 }
 
 #[test]
-fn a_refusal_outlives_the_process() {
+fn refusal_survives_a_restart() {
     let folder = formatted();
     let guard = open(folder.path(), &identity()).unwrap();
-    assert_eq!(guard.begin_life(1).unwrap(), None);
+    assert_eq!(guard.record_incarnation(1).unwrap(), None);
     guard.refuse("peers know more").unwrap();
     drop(guard);
     let guard = open(folder.path(), &identity()).unwrap();
-    assert_eq!(guard.begin_life(2).unwrap().as_deref(), Some("peers know more"));
+    assert_eq!(guard.record_incarnation(2).unwrap().as_deref(), Some("peers know more"));
 }
 
 #[test]
-fn a_damaged_count_of_openings_is_an_error() {
+fn damaged_count_of_openings_is_an_error() {
     let folder = formatted();
     let guard = open(folder.path(), &identity()).unwrap();
     fs::write(folder.path().join("LIVES"), "many").unwrap();
-    let error = guard.begin_life(1).unwrap_err().to_string();
-    assert!(error.contains("LIVES holds no number"), "{error}");
+    let error = guard.record_incarnation(1).unwrap_err().to_string();
+    assert!(error.contains("LIVES has no number"), "{error}");
 }

@@ -1,27 +1,29 @@
 //! The write-ahead log: records in segments.
 //!
 //! ```text
-//! segment = write*            each begins at a page and is padded with zeros to the next one
+//! segment = write*            each begins at a page and is padded with zeros to the next page
 //! write   = (Start | Begin) record* (WriteEnd | SyncEnd | SegmentEnd)
 //! ```
 //!
-//! Everything that is written between two syncs carries the same *sync number*, and the last of it is `SyncEnd`.
-//! Reading, the log knows at every position which number must come; anything else is the end of the log. Then:
+//! All data written between two syncs has the same *sync number*, and its last record is `SyncEnd`. A reader knows the
+//! expected number at every position. Any other number is the end of the log. This gives the following properties:
 //!
-//! * What was synced is not written again, but for the one page in which a log was cut. A write begins on a page
-//!   of its own; with direct I/O a page is the least that can be written, so this costs no writing, only the
-//!   rest of the page. (Rewriting the last page instead would write as many bytes and put synced records at the
-//!   mercy of the next power cut.)
-//! * **Torn or damaged?** A bad record under sync number `s` is damage if any write under a higher number exists:
-//!   it was made after the sync of `s` had returned. Otherwise the sync of `s` may never have happened, and the
-//!   log is cut there. Writes are found by their first record, which has few bytes and lies at a page.
-//! * **The cut is final**: opening ends the sync number in progress with a `SyncEnd` of its own and syncs it. All
-//!   that is stale beyond the cut has that number or a lower one and can never be read again.
-//! * Segments are added, used again, and never deleted. One write and one sync serve all that was appended since
-//!   the last ones; where they reach beyond the end of a segment it is two writes and one sync.
+//! * Synced data is never written again, except for the one page at which a log was cut. Each write begins on a page
+//!   of its own. A page is the smallest unit of direct I/O, so this costs no further writing, only the rest of the
+//!   page. Rewriting the last page would write the same number of bytes, and a power cut could destroy synced
+//!   records.
+//! * **Torn or damaged?** A bad record under sync number `s` is damage if any write under a higher number exists.
+//!   That write began after the sync of `s` had returned. Otherwise the sync of `s` may never have happened, and the
+//!   log is cut at the record. Writes are found by their first record, which is short and lies at the beginning of a
+//!   page.
+//! * **The cut is final:** opening ends the sync number in progress with a `SyncEnd` of its own, and syncs it. Stale
+//!   data beyond the cut has that number or a lower one, so it can never be read again.
+//! * Segments are added, used again, and never deleted. One write and one sync serve all records appended since the
+//!   last ones. Records that cross the end of a segment need two writes and one sync.
 
 pub(crate) mod record;
 mod recover;
+mod segments;
 
 use crate::disk::Disk;
 use crate::fault::Fault;
@@ -29,65 +31,66 @@ use crate::number::{to_u32, to_u64, to_usize};
 use crate::page_buffer::PageBuffer;
 use quorate_types::{Ledger, Wire};
 use record::Location;
-use std::collections::VecDeque;
+use segments::Segments;
 
-/// Bytes that wait at most before they are written without a sync. With the largest record on top this bounds
-/// the memory of the log.
+pub(crate) use segments::Budget;
+
+/// The largest number of buffered bytes before a write without a sync. This limit and the largest record bound the
+/// memory of the log.
 const BUFFER_BYTES: usize = 1 << 20;
-
-/// How much of the disk a log may take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Budget {
-    /// Segments at most.
-    pub(crate) segments: u32,
-    /// The setting that this follows from, for the text of the fault.
-    pub(crate) disk_bytes_max: u64,
-}
 
 /// A log over a disk.
 pub(crate) struct Log<D> {
     disk: D,
-    /// Checksum of the salt: where every record's checksum starts.
+    /// The checksum of the salt, from which every record's checksum starts.
     seed: u32,
     segment_bytes: usize,
     page_bytes: usize,
-    /// Slots of the segments of this log, by generation from `oldest` on. The last one is being written.
-    live: VecDeque<u32>,
-    oldest: u32,
-    /// Slots that were released and are not yet declared so by a segment's start.
-    released: Vec<u32>,
-    /// Slots declared free under the sync number in progress.
-    declared: Vec<u32>,
-    /// Slots that may be written.
-    free: VecDeque<u32>,
-    budget: Budget,
-    /// Where in the last segment the buffer will be written.
-    position: usize,
-    buffer: PageBuffer,
-    /// The sync number of what is being written.
-    sync: u64,
-    /// Something was written and not synced.
-    dirty: bool,
-    /// How much that is.
-    written_bytes: usize,
-    /// What the next segment's start says.
+    segments: Segments,
+    pending: Pending,
+    totals: Totals,
+    /// The number in the start of the next segment.
     note: u64,
-    /// Bytes of records appended, ever growing.
-    appended_bytes: u64,
-    /// Records read and their bytes, ever growing.
-    reads: u64,
-    read_bytes: u64,
-    /// The generation that was being written at the last sync.
-    synced_generation: u32,
-    stopped: bool,
+    is_stopped: bool,
     scratch: Vec<u8>,
     ledger: Ledger,
     /// Syncs of the disk before the log was opened.
-    synced_before: u64,
+    syncs_before: u64,
+}
+
+/// Data that no sync has covered yet.
+struct Pending {
+    /// The place of the buffer in the last segment.
+    position: usize,
+    buffer: PageBuffer,
+    /// The sync number of the data.
+    sync: u64,
+    /// Whether data was written and not synced.
+    is_dirty: bool,
+    /// The bytes of that data.
+    written_bytes: usize,
+}
+
+impl Pending {
+    /// Returns the place of the next record in the last segment.
+    fn offset(&self) -> usize {
+        self.position + self.buffer.len()
+    }
+}
+
+/// Counters since the log was opened.
+#[derive(Default)]
+struct Totals {
+    /// Bytes of appended records.
+    appended_bytes: u64,
+    /// Records read.
+    reads: u64,
+    /// Bytes of records read.
+    read_bytes: u64,
 }
 
 impl<D: Disk> Log<D> {
-    /// Where a record's data begins to fit: what a segment can hold at most, bytes of data.
+    /// Returns the largest number of bytes of data in a record, which one segment can hold.
     pub(crate) fn record_bytes_max(&self) -> usize {
         let own = record::START_BYTES + record::EMPTY_BYTES + record::HEADER_BYTES + 8;
         self.segment_bytes.saturating_sub(own)
@@ -113,93 +116,92 @@ impl<D: Disk> Log<D> {
         &mut self.ledger
     }
 
-    /// The disk has been synced, for the log or for what else lies on it.
+    /// Updates the counter of syncs after a sync of the disk, for the log or for other data.
     pub(crate) fn count_syncs(&mut self) {
-        self.ledger.syncs = self.disk.syncs().wrapping_sub(self.synced_before);
+        self.ledger.syncs = self.disk.syncs().wrapping_sub(self.syncs_before);
     }
 
-    /// The generation that is being written.
+    /// Returns the generation that is being written.
     pub(crate) fn generation(&self) -> u32 {
-        self.oldest.saturating_add(to_u32(self.live.len())).saturating_sub(1)
+        self.segments.generation()
     }
 
-    /// The oldest generation that can still be read.
+    /// Returns the oldest generation that can be read.
     pub(crate) fn oldest(&self) -> u32 {
-        self.oldest
+        self.segments.oldest
     }
 
-    /// Segments that can be begun before others are released.
+    /// Returns the number of segments that can be begun before others are released.
     pub(crate) fn room(&self) -> u32 {
-        let used = self.live.len().saturating_add(self.released.len()).saturating_add(self.declared.len());
-        self.budget.segments.saturating_sub(to_u32(used))
+        self.segments.room()
     }
 
-    /// The sync number of what is appended now. It grows by one with each sync.
+    /// Returns the sync number of the next record. It grows by one with each sync.
     pub(crate) fn sync_number(&self) -> u64 {
-        self.sync
+        self.pending.sync
     }
 
-    /// Bytes that no sync has covered yet, in the buffer or on the disk.
+    /// Returns the unsynced bytes, in the buffer or on the disk.
     pub(crate) fn unsynced_bytes(&self) -> usize {
-        self.buffer.len().saturating_add(self.written_bytes)
+        self.pending.buffer.len().saturating_add(self.pending.written_bytes)
     }
 
-    /// Bytes of all records appended since the log was opened.
+    /// Returns the bytes of all records appended since the log was opened.
     pub(crate) fn appended_bytes(&self) -> u64 {
-        self.appended_bytes
+        self.totals.appended_bytes
     }
 
-    /// Records read since the log was opened.
+    /// Returns the number of records read since the log was opened.
     pub(crate) fn reads(&self) -> u64 {
-        self.reads
+        self.totals.reads
     }
 
-    /// Bytes of all records read since the log was opened.
+    /// Returns the bytes of all records read since the log was opened.
     pub(crate) fn read_bytes(&self) -> u64 {
-        self.read_bytes
+        self.totals.read_bytes
     }
 
-    /// What the start of the next segment is to say.
+    /// Sets the number in the start of the next segment.
     pub(crate) fn set_note(&mut self, note: u64) {
         self.note = note;
     }
 
-    /// Changes how much of the disk the log may take.
+    /// Changes the share of the disk that the log may use.
     pub(crate) fn set_budget(&mut self, budget: Budget) {
-        self.budget = budget;
+        self.segments.budget = budget;
     }
 
-    /// Appends a record to the buffer. Its data are `parts` one after the other.
+    /// Appends a record to the buffer. The data of the record are `parts`, one after the other.
     pub(crate) fn append(&mut self, kind: u8, parts: &[&[u8]]) -> Result<Location, Fault> {
         self.check_running()?;
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length > self.record_bytes_max() {
             return Err(Fault::TooLarge { bytes: length, limit: self.record_bytes_max() });
         }
-        let begin = if self.buffer.is_empty() { record::EMPTY_BYTES } else { 0 };
-        let end = self.position + self.buffer.len() + begin + record::size(length) + record::EMPTY_BYTES;
+        let begin = if self.pending.buffer.is_empty() { record::EMPTY_BYTES } else { 0 };
+        let end = self.pending.offset() + begin + record::size(length) + record::EMPTY_BYTES;
         if end > self.segment_bytes {
             self.roll()?;
-        } else if self.buffer.is_empty() {
+        } else if self.pending.buffer.is_empty() {
             self.push(record::BEGIN, &[]);
         }
         let location = Location {
             generation: self.generation(),
-            offset: to_u32(self.position + self.buffer.len()),
+            offset: to_u32(self.pending.offset()),
             length: to_u32(length),
         };
         self.push(kind, parts);
-        self.appended_bytes = self.appended_bytes.saturating_add(to_u64(record::size(length)));
-        if self.buffer.len() >= BUFFER_BYTES {
+        self.totals.appended_bytes = self.totals.appended_bytes.saturating_add(to_u64(record::size(length)));
+        if self.pending.buffer.len() >= BUFFER_BYTES {
             self.finish_write(record::WRITE_END)?;
         }
         Ok(location)
     }
 
-    /// Writes what waits and syncs everything. False when there was nothing to do.
+    /// Writes the buffer and syncs all data. Returns false when there was nothing to do.
     pub(crate) fn write_and_sync(&mut self) -> Result<bool, Fault> {
         self.check_running()?;
-        if self.buffer.is_empty() && !self.dirty {
+        if self.pending.buffer.is_empty() && !self.pending.is_dirty {
             return Ok(false);
         }
         self.end_sync()?;
@@ -207,36 +209,34 @@ impl<D: Disk> Log<D> {
     }
 
     fn end_sync(&mut self) -> Result<(), Fault> {
-        if self.buffer.is_empty() && self.position >= self.segment_bytes {
+        if self.pending.buffer.is_empty() && self.pending.position >= self.segment_bytes {
             self.roll()?;
         }
         self.finish_write(record::SYNC_END)?;
         let synced = self.disk.sync();
         self.or_stop(synced)?;
         self.count_syncs();
-        self.dirty = false;
-        self.written_bytes = 0;
-        // Opening refuses what is beyond [`record::LIMITS`], so that this is never near its end.
-        self.sync += 1;
-        self.synced_generation = self.generation();
-        // The start that says that these segments are gone is durable.
-        self.free.extend(self.declared.drain(..));
+        self.pending.is_dirty = false;
+        self.pending.written_bytes = 0;
+        // Opening refuses numbers beyond [`record::LIMITS`], so this addition never overflows.
+        self.pending.sync += 1;
+        self.segments.synced();
         Ok(())
     }
 
-    /// Reads the data of a record and checks them. `None` when its segment was released.
+    /// Reads and checks the data of a record. Returns `None` when its segment was released.
     pub(crate) fn read(&mut self, location: Location) -> Result<Option<&[u8]>, Fault> {
-        let Some(slot) = self.slot(location.generation) else {
+        let Some(slot) = self.segments.slot(location.generation) else {
             return Ok(None);
         };
         let offset = to_usize(location.offset);
         let length = record::HEADER_BYTES.saturating_add(to_usize(location.length));
-        self.reads = self.reads.saturating_add(1);
-        self.read_bytes = self.read_bytes.saturating_add(to_u64(length));
+        self.totals.reads = self.totals.reads.saturating_add(1);
+        self.totals.read_bytes = self.totals.read_bytes.saturating_add(to_u64(length));
         self.scratch.clear();
-        if location.generation == self.generation() && offset >= self.position {
-            let from = offset - self.position;
-            let waiting = self.buffer.as_slice().get(from..from.saturating_add(length));
+        if location.generation == self.generation() && offset >= self.pending.position {
+            let from = offset - self.pending.position;
+            let waiting = self.pending.buffer.as_slice().get(from..from.saturating_add(length));
             self.scratch.extend_from_slice(waiting.unwrap_or_default());
         } else {
             self.scratch.resize(length.min(self.segment_bytes), 0);
@@ -247,73 +247,68 @@ impl<D: Disk> Log<D> {
             _ => Err(Fault::Damaged {
                 generation: location.generation,
                 offset: location.offset,
-                why: "the checksum of a record does not hold".to_owned(),
+                why: "the checksum of a record is wrong".to_owned(),
             }),
         }
     }
 
-    /// The segments of generations below `generation` are no longer needed. They can not be read any more; their
-    /// slots are used again once a segment that says so is durable. The oldest that stays must have been begun
-    /// before the last sync, so that it is there whatever a power cut takes.
+    /// Releases the segments of generations below `generation`. They can no longer be read. Their slots are used
+    /// again when a segment that declares them is durable. The oldest remaining segment was begun before the last
+    /// sync, so no power cut can lose it.
     pub(crate) fn release(&mut self, generation: u32) {
-        while self.oldest < generation.min(self.synced_generation) {
-            self.released.extend(self.live.pop_front());
-            self.oldest += 1;
-        }
+        self.segments.release(generation);
     }
 
-    /// Makes sure that a segment waits for being written, and fills a part of it with zeros. False when there is
-    /// nothing left to do.
+    /// Makes sure that a free segment exists, and fills a part of it with zeros. Returns false when there is nothing
+    /// left to do.
     pub(crate) fn prepare(&mut self) -> Result<bool, Fault> {
         self.check_running()?;
-        if self.free.is_empty() && self.declared.is_empty() && self.disk.segments() < self.budget.segments {
+        let segments = &self.segments;
+        let is_none_ready = segments.free.is_empty() && segments.declared.is_empty();
+        if is_none_ready && self.disk.segments() < segments.budget.segments {
             let slot = self.disk.grow();
             let slot = self.or_stop(slot)?;
-            self.free.push_back(slot);
+            self.segments.free.push_back(slot);
         }
         let more = self.disk.prepare();
         self.or_stop(more)
     }
 
-    fn slot(&self, generation: u32) -> Option<u32> {
-        let index = generation.checked_sub(self.oldest)?;
-        self.live.get(to_usize(index)).copied()
-    }
-
     fn push(&mut self, kind: u8, parts: &[&[u8]]) {
-        let offset = self.position + self.buffer.len();
-        let what = (self.generation(), self.sync, kind);
-        record::push(&mut self.buffer, self.seed, offset, what, parts);
+        let offset = self.pending.offset();
+        let header = (self.generation(), self.pending.sync, kind);
+        record::push(&mut self.pending.buffer, self.seed, offset, header, parts);
     }
 
-    /// Ends the write in the buffer with a record of this kind, and writes it.
+    /// Ends the buffered write with a record of kind `end`, and writes it.
     fn finish_write(&mut self, end: u8) -> Result<(), Fault> {
-        if self.buffer.is_empty() {
+        if self.pending.buffer.is_empty() {
             self.push(record::BEGIN, &[]);
         }
         self.push(end, &[]);
-        self.buffer.pad_to(self.page_bytes);
-        let slot = self.live.back().copied().unwrap_or_default();
-        let written = self.disk.write(slot, to_u32(self.position), self.buffer.as_slice());
+        self.pending.buffer.pad_to(self.page_bytes);
+        let (slot, offset) = (self.segments.last_slot(), to_u32(self.pending.position));
+        let written = self.disk.write(slot, offset, self.pending.buffer.as_slice());
         self.or_stop(written)?;
-        self.dirty = true;
-        self.written_bytes += self.buffer.len();
+        let length = self.pending.buffer.len();
+        self.pending.is_dirty = true;
+        self.pending.written_bytes += length;
         self.ledger.log_writes += 1;
-        self.ledger.log_bytes += to_u64(self.buffer.len());
-        self.position += self.buffer.len();
-        self.buffer.clear();
+        self.ledger.log_bytes += to_u64(length);
+        self.pending.position += length;
+        self.pending.buffer.clear();
         Ok(())
     }
 
     /// Ends the segment and begins the next one.
     fn roll(&mut self) -> Result<(), Fault> {
-        if self.position < self.segment_bytes {
+        if self.pending.position < self.segment_bytes {
             self.finish_write(record::SEGMENT_END)?;
         }
-        let slot = match self.free.pop_front() {
+        let slot = match self.segments.free.pop_front() {
             Some(slot) => slot,
-            None if self.disk.segments() >= self.budget.segments => {
-                let limit = self.budget.disk_bytes_max;
+            None if self.disk.segments() >= self.segments.budget.segments => {
+                let limit = self.segments.budget.disk_bytes_max;
                 return self.or_stop(Err(Fault::Budget { limit }));
             }
             None => {
@@ -321,13 +316,12 @@ impl<D: Disk> Log<D> {
                 self.or_stop(slot)?
             }
         };
-        self.live.push_back(slot);
-        self.position = 0;
-        self.declared.append(&mut self.released);
+        self.segments.begin(slot);
+        self.pending.position = 0;
         let start = record::Start {
             segment_bytes: to_u32(self.segment_bytes),
             page_bytes: to_u32(self.page_bytes),
-            oldest: self.oldest,
+            oldest: self.segments.oldest,
             note: self.note,
         };
         self.scratch.clear();
@@ -339,12 +333,12 @@ impl<D: Disk> Log<D> {
     }
 
     fn check_running(&self) -> Result<(), Fault> {
-        if self.stopped { Err(Fault::Stopped) } else { Ok(()) }
+        if self.is_stopped { Err(Fault::Stopped) } else { Ok(()) }
     }
 
-    /// After any failure nobody knows what the disk holds: nothing more is written.
+    /// Stops the log on a failure. The content of the disk is then unknown, so nothing more is written.
     fn or_stop<T>(&mut self, result: Result<T, Fault>) -> Result<T, Fault> {
-        self.stopped |= result.is_err();
+        self.is_stopped |= result.is_err();
         result
     }
 }

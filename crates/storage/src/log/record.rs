@@ -1,12 +1,12 @@
-//! One record of the log.
+//! Records of the log.
 //!
 //! ```text
 //! length u32 | CRC-32C u32 | generation of the segment u32 | sync number u64 | kind u8 | data | zeros to 8
 //! ```
 //!
-//! `length` counts the data. The checksum covers everything else, and the salt of the log and the offset in the
-//! segment, which are not stored: a record in the wrong place is no record, and nobody who does not know the
-//! salt can make a body whose bytes would pass for one.
+//! `length` counts the data. The checksum covers all other fields, and also the salt of the log and the offset in the
+//! segment, which are not stored. A record in the wrong place is therefore invalid. Only someone who knows the salt
+//! can make a body whose bytes pass for a record.
 
 use crate::number::{to_u32, to_usize};
 use crate::page_buffer::PageBuffer;
@@ -16,45 +16,45 @@ use quorate_types::{DecodeError, Reader, Wire};
 pub(crate) const HEADER_BYTES: usize = 21;
 const ALIGNMENT: usize = 8;
 
-/// First record of a segment; see [`Start`].
+/// The first record of a segment; see [`Start`].
 pub(crate) const START: u8 = 1;
-/// First record of a write that does not begin a segment.
+/// The first record of a write that does not begin a segment.
 pub(crate) const BEGIN: u8 = 2;
-/// Last record of a write that no sync followed at once: the log goes on at the next page.
+/// The last record of a write without a sync. The log continues at the next page.
 pub(crate) const WRITE_END: u8 = 3;
-/// Last record before a sync: the log goes on at the next page, with the next sync number.
+/// The last record before a sync. The log continues at the next page, with the next sync number.
 pub(crate) const SYNC_END: u8 = 4;
-/// Last record of a segment: the log goes on in the next generation.
+/// The last record of a segment. The log continues in the next generation.
 pub(crate) const SEGMENT_END: u8 = 5;
-/// The first kind that is not the log's own.
+/// The first kind that the log does not use itself.
 pub(crate) const FIRST_FREE: u8 = 16;
 
-/// Generations and sync numbers from these on are none that a log has counted: only a forged disk has them, and
-/// counting on from there would overflow.
+/// Limits of generations and sync numbers, which no log reaches. Only a forged disk has larger ones, and counting on
+/// from them would overflow.
 pub(crate) const LIMITS: (u32, u64) = (1 << 31, 1 << 63);
 
-/// Bytes of a record without data.
+/// The bytes of a record without data.
 pub(crate) const EMPTY_BYTES: usize = size(0);
-/// Bytes of a [`START`] record.
+/// The bytes of a [`START`] record.
 pub(crate) const START_BYTES: usize = size(Start::DATA_BYTES);
 
-/// Bytes that a record with `length` bytes of data takes.
+/// Returns the bytes of a record with `length` bytes of data.
 pub(crate) const fn size(length: usize) -> usize {
     HEADER_BYTES.saturating_add(length).next_multiple_of(ALIGNMENT)
 }
 
-/// Where the data of a record lies.
+/// The location of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Location {
-    /// Generation of the segment; 0 is none.
+    /// The generation of the segment; 0 for none.
     pub(crate) generation: u32,
-    /// Where the record begins in the segment, bytes.
+    /// The offset of the record in the segment, in bytes.
     pub(crate) offset: u32,
-    /// Bytes of its data.
+    /// The bytes of the record's data.
     pub(crate) length: u32,
 }
 
-/// Bytes of an encoded location.
+/// The bytes of an encoded location.
 pub(crate) const LOCATION_BYTES: usize = 12;
 
 impl Wire for Location {
@@ -68,19 +68,20 @@ impl Wire for Location {
     }
 }
 
-/// A record that holds.
+/// A valid record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found<'a> {
+pub(crate) struct ParsedRecord<'a> {
     pub(crate) generation: u32,
     pub(crate) sync: u64,
     pub(crate) kind: u8,
     pub(crate) data: &'a [u8],
-    /// Bytes that it takes, with padding.
+    /// The bytes of the record, with padding.
     pub(crate) size: usize,
 }
 
-/// The record that begins at `offset`, of which `bytes` is the segment from there on; `None` when there is none.
-pub(crate) fn parse(seed: u32, offset: usize, bytes: &[u8]) -> Option<Found<'_>> {
+/// Parses the record at `offset` of a segment; `bytes` is the rest of the segment. Returns `None` for an invalid
+/// record.
+pub(crate) fn parse(seed: u32, offset: usize, bytes: &[u8]) -> Option<ParsedRecord<'_>> {
     let mut reader = Reader::new(bytes);
     let length = to_usize(reader.u32().ok()?);
     let checksum = reader.u32().ok()?;
@@ -88,14 +89,14 @@ pub(crate) fn parse(seed: u32, offset: usize, bytes: &[u8]) -> Option<Found<'_>>
     let generation = reader.u32().ok()?;
     let sync = reader.u64().ok()?;
     let kind = reader.u8().ok()?;
-    // Zeros are the common end of a log: they are no record, whatever the checksum of zeros may be.
+    // Zeros are the usual end of a log. They are no record, for any checksum of zeros.
     if generation == 0 || kind == 0 || checksum != sum(seed, offset, length, covered) {
         return None;
     }
-    Some(Found { generation, sync, kind, data: covered.get(HEADER_BYTES - 8..)?, size: size(length) })
+    Some(ParsedRecord { generation, sync, kind, data: covered.get(HEADER_BYTES - 8..)?, size: size(length) })
 }
 
-/// Appends a record whose data are `parts` one after the other. `offset` is where in the segment it will lie.
+/// Appends a record whose data are `parts`, one after the other. `offset` is its place in the segment.
 pub(crate) fn push(
     out: &mut PageBuffer,
     seed: u32,
@@ -132,17 +133,17 @@ fn sum(seed: u32, offset: usize, length: usize, covered: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(seed, &unstored), covered)
 }
 
-/// What a segment begins with.
+/// The data of the first record of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Start {
     /// Bytes of every segment of this log.
     pub(crate) segment_bytes: u32,
     /// Bytes of a page of this log.
     pub(crate) page_bytes: u32,
-    /// Segments of generations below this no longer belong to the log. A slot is used again only after this was
-    /// synced, so a segment that is half overwritten is never taken for a damaged one.
+    /// The oldest generation that belongs to the log. A slot is used again only after this number was synced, so a half
+    /// overwritten segment never counts as a damaged one.
     pub(crate) oldest: u32,
-    /// What the user of the log wants to know even if all earlier segments are gone.
+    /// A number that the user of the log can read even if all earlier segments are released.
     pub(crate) note: u64,
 }
 

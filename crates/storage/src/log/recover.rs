@@ -1,47 +1,48 @@
-//! Opening a log: what of it holds, where it ends, and whether it ends there rightly.
+//! Opening a log: finds its valid records and its end, and distinguishes a torn tail from damage.
 
-use super::record::{self, Found, Location, Start};
-use super::{Budget, Log, PageBuffer};
+use super::record::{self, Location, ParsedRecord, Start};
+use super::segments::Segments;
+use super::{Budget, Log, PageBuffer, Pending, Totals};
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::number::{to_u32, to_usize};
 use quorate_types::{Ledger, Wire};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Takes one record of a log that is being opened (its kind, where it lies and its data), and returns what the
-/// start of a segment after it is to say.
+/// A function that takes one record of a log that is being opened: kind, location and data. It returns the number
+/// that the start of a segment after it has.
 pub(crate) type Each<'a> = dyn FnMut(u8, Location, &[u8]) -> Result<u64, Fault> + 'a;
 
-/// The start of the segment in each slot, where there is one that holds.
+/// The valid segment starts of all slots.
 struct Inventory {
     starts: Vec<Option<(u32, u64, Start)>>,
     slots: BTreeMap<u32, u32>,
-    /// Generations below this were released.
+    /// The first generation that is not released.
     floor: u32,
 }
 
-/// Where the log ends.
+/// The end of the log.
 struct Tail {
-    /// The last generation of which something holds; 0 when nothing does.
+    /// The last generation with a valid record; 0 for none.
     generation: u32,
-    /// The first byte there that does not hold.
+    /// The offset of the first invalid byte in that generation.
     offset: usize,
-    /// Whether that is inside a write.
+    /// Whether that byte is inside a write.
     inside: bool,
-    /// The sync number that must come here.
+    /// The expected sync number at the end.
     sync: u64,
-    /// What the last segment's start says.
+    /// The start of the last segment.
     start: Option<Start>,
-    /// What the next segment's start is to say.
+    /// The number in the start of the next segment.
     note: u64,
 }
 
 impl<D: Disk> Log<D> {
-    /// Opens the log: gives every record in order to `each`, cuts a torn tail off and makes that durable.
+    /// Opens the log. Gives every record in order to `each`, cuts a torn tail off, and makes the cut durable.
     ///
     /// # Errors
-    /// [`Fault::Damaged`] when something before the tail does not hold; nothing was written then. What `each`
-    /// returns. What the disk returns.
+    /// Fails with [`Fault::Damaged`] when a record before the tail is invalid, without writing anything. Fails with
+    /// each error of `each` and of the disk.
     pub(crate) fn open(disk: D, budget: Budget, each: &mut Each<'_>) -> Result<Self, Fault> {
         let seed = crc32c::crc32c(&disk.salt().to_le_bytes());
         let inventory = take_inventory(&disk, seed)?;
@@ -53,14 +54,14 @@ impl<D: Disk> Log<D> {
         if tail.generation == 0 {
             log.roll()?;
         }
-        // Ends the sync number in progress: whatever is stale beyond the tail has this one or a lower one.
+        // This ends the sync number in progress. Stale data beyond the tail has that number or a lower one.
         log.end_sync()?;
         log.ledger = Ledger::default();
-        log.synced_before = log.disk.syncs();
+        log.syncs_before = log.disk.syncs();
         Ok(log)
     }
 
-    /// The log as it was when it ended at `tail`.
+    /// Returns the log in its state at `tail`.
     fn resume(disk: D, seed: u32, budget: Budget, inventory: &Inventory, tail: &Tail) -> Result<Self, Fault> {
         let page_bytes = disk.page_bytes();
         let segment_bytes = to_usize(disk.segment_bytes());
@@ -69,56 +70,49 @@ impl<D: Disk> Log<D> {
             seed,
             segment_bytes,
             page_bytes,
-            live: VecDeque::new(),
-            oldest: inventory.floor,
-            released: Vec::new(),
-            declared: Vec::new(),
-            free: VecDeque::new(),
-            budget,
-            position: tail.offset,
-            buffer: PageBuffer::new(page_bytes),
-            sync: tail.sync,
-            dirty: true,
-            written_bytes: 0,
+            segments: Segments::new(inventory.floor, budget),
+            pending: Pending {
+                position: tail.offset,
+                buffer: PageBuffer::new(page_bytes),
+                sync: tail.sync,
+                is_dirty: true,
+                written_bytes: 0,
+            },
+            totals: Totals::default(),
             note: tail.note,
-            appended_bytes: 0,
-            reads: 0,
-            read_bytes: 0,
-            synced_generation: 0,
-            stopped: false,
+            is_stopped: false,
             scratch: Vec::new(),
             ledger: Ledger::default(),
-            synced_before: 0,
+            syncs_before: 0,
         };
         let declared = tail.start.map_or(0, |start| start.oldest);
         let mut begun = VecDeque::new();
         for (generation, slot) in &inventory.slots {
             if *generation > tail.generation {
-                // Begun and never synced. Its generation will be given again, perhaps to another slot.
+                // The segment was begun and never synced. Another slot may get its generation.
                 log.disk.write(*slot, 0, &vec![0; page_bytes])?;
                 begun.push_back(*slot);
             } else if *generation >= inventory.floor {
-                log.live.push_back(*slot);
+                log.segments.live.push_back(*slot);
             } else if *generation >= declared {
-                log.released.push(*slot);
+                log.segments.released.push(*slot);
             } else {
-                log.free.push_back(*slot);
+                log.segments.free.push_back(*slot);
             }
         }
         let unused = (0..).zip(&inventory.starts).filter(|(_, start)| start.is_none());
-        log.free.extend(unused.map(|(slot, _)| slot));
-        // They come first: a segment that is begun before the zeros are synced goes over the one that may have had
-        // its generation, so that none ever stands in two slots.
-        begun.append(&mut log.free);
-        log.free = begun;
+        log.segments.free.extend(unused.map(|(slot, _)| slot));
+        // These slots come first. A segment that is begun before the zeros are synced then overwrites the slot that may
+        // have had its generation. No generation is thus ever in two slots.
+        begun.append(&mut log.segments.free);
+        log.segments.free = begun;
         if tail.inside {
-            // The write that was cut is ended where it was cut, so its last page is written once more.
+            // The torn write is ended at the cut, so its last page is written once more.
             let page = tail.offset.saturating_sub(1) / page_bytes * page_bytes;
             let mut prefix = vec![0; tail.offset - page];
-            let slot = log.live.back().copied().unwrap_or_default();
-            log.disk.read(slot, to_u32(page), &mut prefix)?;
-            log.buffer.extend(&prefix);
-            log.position = page;
+            log.disk.read(log.segments.last_slot(), to_u32(page), &mut prefix)?;
+            log.pending.buffer.extend(&prefix);
+            log.pending.position = page;
         }
         Ok(log)
     }
@@ -147,17 +141,17 @@ fn take_inventory<D: Disk>(disk: &D, seed: u32) -> Result<Inventory, Fault> {
             return Err(Fault::Damaged {
                 generation: found.generation,
                 offset: 0,
-                why: format!("it stands twice, in slots {other} and {slot}"),
+                why: format!("two slots have it, {other} and {slot}"),
             });
         }
     }
     match unreadable {
-        // The first start of a log fits into one sector: it is there or it is not.
+        // The first start of a log fits into one sector, so a crash leaves all of it or nothing.
         Some(slot) if inventory.slots.is_empty() => Err(Fault::Damaged {
             generation: 1,
             offset: 0,
             why: format!(
-                "slot {slot} has content and no segment can be read; is the FORMAT file another log's?"
+                "slot {slot} has content, but no segment can be read; the FORMAT file may belong to another log"
             ),
         }),
         _ => Ok(inventory),
@@ -171,24 +165,24 @@ fn check_geometry<D: Disk>(disk: &D, start: &Start) -> Result<(), Fault> {
     if found == expected { Ok(()) } else { Err(Fault::Geometry { found, expected }) }
 }
 
-fn check_numbers(found: &Found<'_>, start: &Start) -> Result<(), Fault> {
+fn check_numbers(found: &ParsedRecord<'_>, start: &Start) -> Result<(), Fault> {
     let (generations, syncs) = record::LIMITS;
     let generation = found.generation.max(start.oldest);
     if generation < generations && found.sync < syncs {
         return Ok(());
     }
-    let why = format!("no log has counted {generation} segments and {} syncs", found.sync);
+    let why = format!("no log reaches {generation} segments and {} syncs", found.sync);
     Err(Fault::Damaged { generation: found.generation, offset: 0, why })
 }
 
-/// The record that begins a write at the page that `page` begins with.
-fn write_start(seed: u32, offset: usize, page: &[u8]) -> Option<Found<'_>> {
-    // Both kinds are short: whatever length stands here, no more than this is looked at.
+/// Parses the record that begins a write at the beginning of `page`.
+fn write_start(seed: u32, offset: usize, page: &[u8]) -> Option<ParsedRecord<'_>> {
+    // Both kinds are short, so no more bytes than this are parsed for any length field.
     let found = record::parse(seed, offset, page.get(..record::START_BYTES)?)?;
     matches!(found.kind, record::START | record::BEGIN).then_some(found)
 }
 
-/// Reads the log from its oldest segment to the first byte that does not hold.
+/// Reads the log from its oldest segment to the first invalid byte.
 fn walk<D: Disk>(
     disk: &D,
     seed: u32,
@@ -218,7 +212,7 @@ fn walk<D: Disk>(
     Ok(tail)
 }
 
-/// Reads one segment; false when the log ends in it.
+/// Reads one segment. Returns false when the log ends in it.
 fn walk_segment(
     page_bytes: usize,
     seed: u32,
@@ -231,7 +225,8 @@ fn walk_segment(
     while tail.offset < segment.len() {
         let rest = segment.get(tail.offset..).unwrap_or_default();
         let found = record::parse(seed, tail.offset, rest);
-        let expected = |found: &Found<'_>| found.generation == tail.generation && found.sync == tail.sync;
+        let expected =
+            |found: &ParsedRecord<'_>| found.generation == tail.generation && found.sync == tail.sync;
         let Some(found) = found.filter(expected) else {
             return Ok(false);
         };
@@ -269,7 +264,7 @@ fn walk_segment(
     Ok(!tail.inside)
 }
 
-/// What does not hold at the tail is damage if anything was written after it had been synced.
+/// Refuses an invalid record at the tail that is damage: data was written after the record's sync.
 fn refuse_damage<D: Disk>(
     disk: &D,
     seed: u32,
@@ -277,7 +272,7 @@ fn refuse_damage<D: Disk>(
     tail: &Tail,
     segment: &mut [u8],
 ) -> Result<(), Fault> {
-    // Where nothing holds, anything that holds elsewhere proves damage.
+    // If no record is valid at the tail, any valid write elsewhere proves damage.
     let sync = if tail.generation == 0 { 0 } else { tail.sync };
     for (slot, start) in (0..).zip(&inventory.starts) {
         let from = match start {
@@ -296,7 +291,7 @@ fn refuse_damage<D: Disk>(
                     generation: tail.generation.max(inventory.floor),
                     offset: to_u32(tail.offset),
                     why: format!(
-                        "what must stand there was synced, for segment {} goes on at byte {at}",
+                        "the data at that place was synced, because segment {} continues at byte {at}",
                         later.generation
                     ),
                 });

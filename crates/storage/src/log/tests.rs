@@ -22,7 +22,7 @@ fn open(disk: MemDisk) -> Result<(Log<MemDisk>, Records), Fault> {
     Ok((log, records))
 }
 
-/// The n-th record of every test: says which one it is, and has `length` bytes.
+/// Returns the n-th record of every test, which has its number and at least `length` bytes.
 fn content(n: usize, length: usize) -> Vec<u8> {
     let mut bytes = format!("record {n:05} ").into_bytes();
     bytes.resize(length.max(bytes.len()), n as u8);
@@ -33,25 +33,25 @@ fn content(n: usize, length: usize) -> Vec<u8> {
 enum Step {
     Append(usize),
     Sync,
-    /// Releases all segments but the newest ones.
+    /// Releases all segments but the newest `n`.
     KeepSegments(u32),
 }
 use Step::{Append, KeepSegments, Sync};
 
-/// What a run has done by the time it ended or the power went.
+/// The history of a run up to its end or the power cut.
 #[derive(Default, Clone)]
 struct Ran {
-    /// Everything that was appended.
+    /// All appended records.
     appended: Records,
-    /// Where each of them went.
+    /// The generation of each record.
     generations: Vec<u32>,
-    /// How many of them were synced.
+    /// The number of synced records.
     synced: usize,
-    /// How many of the first ones may be gone because their segment was released.
+    /// The number of first records that may be gone because their segment was released.
     released: usize,
 }
 
-/// Runs the steps until one fails; the records go on from what `ran` has.
+/// Runs the steps until one fails. The records continue those of `ran`.
 fn run(log: &mut Log<MemDisk>, steps: &[Step], ran: &mut Ran) -> Result<(), Fault> {
     for step in steps {
         match *step {
@@ -77,13 +77,13 @@ fn run(log: &mut Log<MemDisk>, steps: &[Step], ran: &mut Ran) -> Result<(), Faul
     Ok(())
 }
 
-/// Checks what came back against what was done, and returns what has been done from the log's view.
+/// Compares the recovered records with the history, and returns the history from the log's view.
 fn check_survivors(found: &Records, ran: &Ran, what: &str) -> Ran {
     let first = match found.first() {
         Some(first) => ran.appended.iter().position(|bytes| bytes == first),
         None => Some(ran.appended.len().min(ran.released.max(ran.synced))),
     };
-    let first = first.unwrap_or_else(|| panic!("{what}: a record that was never appended"));
+    let first = first.unwrap_or_else(|| panic!("{what}: found a record that was not appended"));
     assert!(first <= ran.released, "{what}: begins at {first}, released {}", ran.released);
     let last = first + found.len();
     assert!(last >= ran.synced, "{what}: ends at {last}, synced {}", ran.synced);
@@ -144,7 +144,7 @@ fn recycling_steps() -> Vec<Step> {
 }
 
 #[test]
-fn all_that_was_synced_comes_back() {
+fn synced_records_are_recovered() {
     let (mut log, found) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
     assert!(found.is_empty());
     let mut ran = Ran::default();
@@ -160,7 +160,7 @@ fn all_that_was_synced_comes_back() {
 }
 
 #[test]
-fn a_record_is_read_where_it_lies() {
+fn record_is_read_at_its_location() {
     let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
     let mut placed = Vec::new();
     for n in 0..40 {
@@ -178,21 +178,21 @@ fn a_record_is_read_where_it_lies() {
     assert_eq!(log.oldest(), 3);
 }
 
-/// One write and one sync serve everything since the last ones.
+/// One write and one sync serve all records since the last ones.
 #[test]
-fn one_write_and_one_sync() {
+fn many_appends_take_one_write_and_one_sync() {
     let (mut log, _) = open(MemDisk::new(1 << 20, 4096)).unwrap();
     assert_eq!(log.ledger().syncs, 0);
     for _ in 0..10 {
         log.append(KIND, &[&[1; 300]]).unwrap();
     }
     assert!(log.write_and_sync().unwrap());
-    assert!(!log.write_and_sync().unwrap(), "nothing to do");
+    assert!(!log.write_and_sync().unwrap(), "there is nothing to sync");
     let ledger = *log.ledger();
     assert_eq!((ledger.log_writes, ledger.syncs, ledger.log_bytes), (1, 1, 4096));
 }
 
-/// The power goes at every single operation, and what was not synced survives in every way.
+/// Cuts the power at every single operation, with several choices of surviving unsynced data.
 fn cut_everywhere(steps: &[Step]) {
     let mut seeds = Rng::new(11);
     let mut cuts = 0;
@@ -222,7 +222,7 @@ fn cut_everywhere(steps: &[Step]) {
     assert!(cuts > 200, "{cuts}");
 }
 
-/// After a crash the log is used on, loses power again somewhere, and still holds both.
+/// Uses the log after a crash and cuts the power again. The log must still have all synced records.
 fn go_on_and_cut_again(mut log: Log<MemDisk>, mut ran: Ran, rng: &mut Rng, what: &str) {
     log.disk_mut().cut_power_after(rng.between(1, 12));
     let steps = [Append(600), Append(60), Sync, Append(1800), Sync, Append(900), Sync];
@@ -234,18 +234,18 @@ fn go_on_and_cut_again(mut log: Log<MemDisk>, mut ran: Ran, rng: &mut Rng, what:
 }
 
 #[test]
-fn power_may_go_at_every_operation() {
+fn log_survives_a_power_cut_at_every_operation() {
     cut_everywhere(&small_steps());
 }
 
 #[test]
-fn power_may_go_at_every_operation_while_segments_are_used_again() {
+fn log_survives_a_power_cut_while_segments_are_used_again() {
     cut_everywhere(&recycling_steps());
 }
 
-/// Opening writes too: the power goes at each of its operations, again and again.
+/// Opening writes too. The test cuts the power at each of its operations, again and again.
 #[test]
-fn power_may_go_while_the_log_is_opened() {
+fn log_survives_power_cuts_while_it_is_opened() {
     let mut rng = Rng::new(5);
     for cut in 1..120 {
         let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
@@ -257,7 +257,7 @@ fn power_may_go_while_the_log_is_opened() {
         for opening in 1..8 {
             let mut attempt = disk.clone();
             attempt.cut_power_after(opening);
-            // The disk is gone with the failed log: the same is done to a copy, by a shared handle.
+            // The failed log drops its disk, so the test uses a copy behind a shared handle.
             let shared = Shared::new(attempt);
             let _ = Log::open(shared.clone(), BUDGET, &mut |_, _, _| Ok(0));
             let mut attempt = shared.take();
@@ -272,7 +272,7 @@ fn power_may_go_while_the_log_is_opened() {
 }
 
 #[test]
-fn segments_are_used_again() {
+fn released_segments_are_used_again() {
     let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
     let mut ran = Ran::default();
     for _ in 0..20 {
@@ -286,10 +286,9 @@ fn segments_are_used_again() {
     assert!(log.generation() > 100);
 }
 
-/// Every single bit of a small log is flipped. What was synced before the last sync is never lost silently, and
-/// nothing is ever made up.
+/// Flips every single bit of a small log. Data before the last sync is never lost silently, and no record is invented.
 #[test]
-fn every_bit_flip_is_refused_or_harmless_or_a_tail() {
+fn every_bit_flip_is_refused_or_harmless_or_cuts_the_tail() {
     let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
     let mut ran = Ran::default();
     let mut steps = vec![Append(20), Append(100), Sync, Append(480), Append(0), Sync, Append(3000), Sync];
@@ -319,7 +318,7 @@ fn every_bit_flip_is_refused_or_harmless_or_a_tail() {
     assert!(refused > 8 * 3600 && harmless > 0 && cut > 8 * 1200, "{refused} {harmless} {cut}");
 }
 
-/// A damaged byte before the tail is refused wherever it is, also when it stands in a length.
+/// A damaged byte before the tail is refused at any place, also in a length.
 #[test]
 fn damage_before_the_last_sync_is_refused() {
     let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
@@ -333,7 +332,7 @@ fn damage_before_the_last_sync_is_refused() {
             let mut damaged = disk.clone();
             damaged.flip(slot, byte, 3);
             let refused = open(damaged).err();
-            // Only what pads the start to eight bytes belongs to nobody.
+            // Only the padding of the start to eight bytes has no meaning.
             let padding = byte as usize >= record::HEADER_BYTES + record::Start::DATA_BYTES;
             assert_eq!(
                 matches!(refused, Some(Fault::Damaged { .. })),
@@ -345,7 +344,7 @@ fn damage_before_the_last_sync_is_refused() {
 }
 
 #[test]
-fn another_salt_or_another_size_opens_nothing() {
+fn log_with_another_salt_or_geometry_is_refused() {
     let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
     log.append(KIND, &[b"x"]).unwrap();
     log.write_and_sync().unwrap();
@@ -364,10 +363,10 @@ fn another_salt_or_another_size_opens_nothing() {
     assert!(matches!(refused, Some(Fault::Geometry { .. })), "{refused:?}");
 }
 
-/// A body may consist of bytes that look like the start of a later write, on every page. Without the salt that
-/// proves nothing, also when its own record is torn.
+/// A body may have bytes that look like the start of a later write on every page. Without the salt they prove
+/// nothing, even if the body's own record is torn.
 #[test]
-fn a_body_cannot_pretend_to_be_a_later_write() {
+fn body_cannot_forge_a_later_write() {
     let forged = |offset: usize| {
         let mut buffer = PageBuffer::new(PAGE);
         let seed = crc32c::crc32c(&0u64.to_le_bytes());
@@ -378,7 +377,7 @@ fn a_body_cannot_pretend_to_be_a_later_write() {
     disk.set_salt(1);
     let (mut log, _) = open(disk).unwrap();
     run(&mut log, &[Append(20), Sync], &mut Ran::default()).unwrap();
-    let at = log.position + record::EMPTY_BYTES + record::HEADER_BYTES;
+    let at = log.pending.position + record::EMPTY_BYTES + record::HEADER_BYTES;
     let mut body = vec![1; 2000];
     for page in (0..SEGMENT as usize).step_by(PAGE) {
         let forged = forged(page);
@@ -388,16 +387,16 @@ fn a_body_cannot_pretend_to_be_a_later_write() {
     }
     log.append(KIND, &[&body]).unwrap();
     log.write_and_sync().unwrap();
-    let offset = log.position as u32 - 1024;
+    let offset = log.pending.position as u32 - 1024;
     let mut disk = log.into_disk();
     disk.flip(0, offset, 0);
     let (_, found) = open(disk).unwrap();
     assert_eq!(found.len(), 1);
 }
 
-/// Only somebody who forges checksums writes such numbers; counting on from them would overflow.
+/// Only a forger of checksums writes such numbers. Counting from them would overflow.
 #[test]
-fn numbers_that_no_log_has_counted_are_refused() {
+fn numbers_beyond_the_limits_are_refused() {
     let forged = |generation: u32, sync: u64, oldest: u32| {
         let mut disk = MemDisk::new(SEGMENT, PAGE);
         disk.grow().unwrap();
@@ -428,7 +427,7 @@ fn numbers_that_no_log_has_counted_are_refused() {
 }
 
 #[test]
-fn a_full_disk_stops_the_log_and_loses_nothing() {
+fn full_disk_stops_the_log_and_loses_no_synced_record() {
     let mut disk = MemDisk::new(SEGMENT, PAGE);
     disk.set_capacity(u64::from(SEGMENT) * 3);
     let (mut log, _) = open(disk).unwrap();
@@ -447,7 +446,7 @@ fn a_full_disk_stops_the_log_and_loses_nothing() {
 }
 
 #[test]
-fn a_failed_write_or_sync_stops_the_log() {
+fn failed_write_or_sync_stops_the_log() {
     for failing_sync in [false, true] {
         let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
         let mut ran = Ran::default();
@@ -457,7 +456,7 @@ fn a_failed_write_or_sync_stops_the_log() {
         assert!(matches!(log.write_and_sync(), Err(Fault::Io { .. })));
         log.disk_mut().fail_writes(false);
         log.disk_mut().fail_syncs(false);
-        assert_eq!(log.write_and_sync(), Err(Fault::Stopped), "a failed sync is never tried again");
+        assert_eq!(log.write_and_sync(), Err(Fault::Stopped), "a failed sync was tried again");
         let mut disk = log.into_disk();
         disk.crash(Keep::Nothing);
         assert_eq!(open(disk).unwrap().1, ran.appended[..1]);
@@ -465,7 +464,7 @@ fn a_failed_write_or_sync_stops_the_log() {
 }
 
 #[test]
-fn a_record_larger_than_a_segment_is_refused() {
+fn record_larger_than_a_segment_is_refused() {
     let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
     let most = log.record_bytes_max();
     let refused = log.append(KIND, &[&vec![1; most + 1]]);
@@ -478,7 +477,7 @@ fn a_record_larger_than_a_segment_is_refused() {
 }
 
 #[test]
-fn the_limit_on_segments_is_kept() {
+fn log_never_exceeds_its_budget() {
     let two = Budget { segments: 2, disk_bytes_max: 9000 };
     let mut log = Log::open(MemDisk::new(SEGMENT, PAGE), two, &mut |_, _, _| Ok(0)).unwrap();
     let filled = (0..20).try_for_each(|_| log.append(KIND, &[&[0; 1000]]).map(|_| ()));
@@ -557,7 +556,7 @@ fn mixed_log() -> (MemDisk, Ran) {
 }
 
 #[test]
-fn a_record_in_another_place_is_none() {
+fn record_in_another_place_is_invalid() {
     let mut buffer = PageBuffer::new(PAGE);
     record::push(&mut buffer, 1, 512, (1, 1, KIND), &[b"data"]);
     assert_eq!(record::parse(1, 512, buffer.as_slice()).unwrap().data, b"data");
@@ -565,9 +564,9 @@ fn a_record_in_another_place_is_none() {
     assert!(record::parse(2, 512, buffer.as_slice()).is_none());
 }
 
-/// A disk that puts a page in the place of another: refused, or it was a page that nobody reads.
+/// The disk writes a page to the place of another. The log refuses it, unless no reader needs that page.
 #[test]
-fn misdirected_writes_are_noticed() {
+fn misdirected_writes_are_refused_or_harmless() {
     let (disk, ran) = mixed_log();
     let pages = disk.segments() * SEGMENT / PAGE as u32;
     let place = |page: u32| (page * PAGE as u32 / SEGMENT, page * PAGE as u32 % SEGMENT);
@@ -582,7 +581,7 @@ fn misdirected_writes_are_noticed() {
             match open(damaged) {
                 Err(Fault::Damaged { .. }) => refused += 1,
                 Ok((_, found)) => {
-                    // The last sync may be lost, as in every tail.
+                    // The last sync may be lost, as with every torn tail.
                     assert!(found.len() >= ran.appended.len() - 1, "{from} to {to}: {}", found.len());
                     assert_eq!(found[..], ran.appended[..found.len()], "{from} to {to}");
                     fine += 1;
@@ -610,9 +609,9 @@ mod properties {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Whatever is done, and wherever the power goes: what was synced comes back, nothing is made up.
+        /// For any steps and any power cut, the log recovers all synced records and invents none.
         #[test]
-        fn a_log_keeps_what_it_synced(
+        fn log_keeps_synced_records(
             lives in prop::collection::vec((prop::collection::vec(step(), 0..40), 0..60u64, any::<u64>()), 1..5),
         ) {
             let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
@@ -628,9 +627,9 @@ mod properties {
             }
         }
 
-        /// Whatever stands on a disk, opening it neither panics nor makes anything up.
+        /// For any content of a disk, opening neither panics nor invents a record.
         #[test]
-        fn any_damage_is_survived(
+        fn any_damage_is_refused_or_harmless(
             places in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 1..40)), 1..6),
         ) {
             let (mut disk, ran) = mixed_log();

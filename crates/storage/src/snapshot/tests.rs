@@ -6,7 +6,7 @@ fn disk() -> MemDisk {
     MemDisk::new(4096, 512)
 }
 
-/// A state: the version of each chunk. A chunk's content follows from its index and version.
+/// A state: the version of each chunk. Index and version determine a chunk's content.
 type State = Vec<u64>;
 
 fn content(index: usize, version: u64) -> Vec<u8> {
@@ -22,7 +22,7 @@ fn digests(state: &State) -> Vec<Digest> {
     state.iter().enumerate().map(digest).collect()
 }
 
-/// Writes a snapshot; returns the chunks that had to be written.
+/// Writes a snapshot, and returns the chunks that it needed.
 fn write(
     snapshots: &mut Snapshots,
     disk: &mut MemDisk,
@@ -39,7 +39,7 @@ fn write(
     while !done {
         let before = disk.syncs();
         done = snapshots.commit(disk, &mut writer)?;
-        assert_eq!(disk.syncs() - before, 1, "a sync in each step");
+        assert_eq!(disk.syncs() - before, 1, "each step makes one sync");
     }
     Ok(needed)
 }
@@ -65,20 +65,20 @@ fn only_changed_chunks_are_written() {
     check(&snapshots, &disk, 2, &state);
     assert_eq!(write(&mut snapshots, &mut disk, 3, &state).unwrap(), [0usize; 0]);
     check(&snapshots, &disk, 3, &state);
-    // Found again after a restart, chunks may move, and there may be more or less of them.
+    // After a restart the snapshots are found again. Chunks may move, and their number may change.
     let mut snapshots = Snapshots::find(&disk).unwrap();
-    assert_eq!(snapshots.heights(), [Height(2), Height(3)], "two are kept");
+    assert_eq!(snapshots.heights(), [Height(2), Height(3)], "two snapshots are kept");
     state.truncate(15);
-    // Chunk 19 goes, and with it more than half of the second file: chunk 3 moves.
+    // Without chunk 19 less than half of the second file is in use, so chunk 3 moves.
     assert_eq!(write(&mut snapshots, &mut disk, 4, &state).unwrap(), [3]);
     check(&snapshots, &disk, 4, &state);
     write(&mut snapshots, &mut disk, 5, &Vec::new()).unwrap();
     check(&snapshots, &disk, 5, &Vec::new());
 }
 
-/// However long it goes on and however few chunks change, the disk holds little that is dead, in few files.
+/// After any number of snapshots with any number of changed chunks, the disk has little garbage and few files.
 #[test]
-fn garbage_is_bounded() {
+fn garbage_of_snapshots_is_bounded() {
     const CHUNKS: usize = 150;
     for changed in [1, 3, 20] {
         let (mut disk, mut snapshots) = (disk(), Snapshots::default());
@@ -96,7 +96,7 @@ fn garbage_is_bounded() {
             let bytes: u64 = files.iter().map(|(_, bytes)| *bytes).sum();
             assert_eq!(bytes, snapshots.bytes());
             let manifests = 2 * (CHUNKS * CHUNK_AT_BYTES + 100);
-            // Two snapshots, each of which may use its files by half only.
+            // There are two snapshots, each of which may use only half of its files' bytes.
             assert!(bytes as usize <= 4 * live + manifests, "height {height}: {bytes} for {live}");
             assert!(files.len() <= 2 + 2 * FILES_MAX, "{}", files.len());
         }
@@ -106,7 +106,7 @@ fn garbage_is_bounded() {
 }
 
 #[test]
-fn the_power_may_go_at_every_step() {
+fn snapshots_survive_a_power_cut_at_every_operation() {
     let mut rng = Rng::new(9);
     for cut in 1.. {
         let (mut disk, mut snapshots) = (disk(), Snapshots::default());
@@ -134,12 +134,12 @@ fn the_power_may_go_at_every_step() {
             for height in snapshots.heights() {
                 check(&snapshots, &disk, height.0, &states[&height.0]);
             }
-            // It goes on, and what the attempt has left is gone.
+            // Later snapshots succeed, and delete the files of the attempt.
             let state: State = vec![77; 6];
             write(&mut snapshots, &mut disk, 6, &state).unwrap();
             write(&mut snapshots, &mut disk, 7, &state).unwrap();
             check(&snapshots, &disk, 7, &state);
-            assert_eq!(disk.blobs().unwrap().len(), 3, "two manifests and one file of chunks");
+            assert_eq!(disk.blobs().unwrap().len(), 3, "expected two manifests and one file of chunks");
         }
         if ended.is_ok() {
             assert!(cut > 20, "{cut}");
@@ -149,7 +149,7 @@ fn the_power_may_go_at_every_step() {
 }
 
 #[test]
-fn every_damaged_byte_is_noticed() {
+fn every_damaged_byte_is_found() {
     let (mut disk, mut snapshots) = (disk(), Snapshots::default());
     let state: State = vec![1; 4];
     write(&mut snapshots, &mut disk, 1, &state).unwrap();
@@ -172,9 +172,9 @@ fn every_damaged_byte_is_noticed() {
     }
 }
 
-/// A manifest whose checksum holds asks for no more memory than its files have bytes.
+/// A manifest with a right checksum takes no more memory than its files have bytes.
 #[test]
-fn a_chunk_lies_inside_of_its_file() {
+fn chunk_outside_its_file_is_refused() {
     let (mut disk, mut snapshots) = (disk(), Snapshots::default());
     write(&mut snapshots, &mut disk, 1, &vec![0; 3]).unwrap();
     let stored = snapshots.read(&disk, Height(1)).unwrap();
@@ -194,7 +194,7 @@ fn a_chunk_lies_inside_of_its_file() {
         disk.blob_sync().unwrap();
         disk.blob_commit().unwrap();
         let why = snapshots.read(&disk, Height(1)).unwrap_err().to_string();
-        assert!(why.contains("chunk 2 does not lie inside of"), "change {number}: {why}");
+        assert!(why.contains("chunk 2 does not lie inside"), "change {number}: {why}");
     }
 }
 
@@ -212,13 +212,13 @@ fn calls_out_of_order_are_refused() {
     refused(snapshots.commit(&mut disk, &mut writer).map(|_| ()));
     let stored = snapshots.read(&disk, Height(5)).unwrap();
     refused(snapshots.chunk(&disk, &stored, 4).map(|_| ()));
-    // One that was given up leaves nothing behind.
+    // An abandoned snapshot leaves no file.
     write(&mut snapshots, &mut disk, 7, &vec![3; 4]).unwrap();
     check(&snapshots, &disk, 7, &vec![3; 4]);
 }
 
 #[test]
-fn a_full_disk_leaves_the_snapshot_before() {
+fn full_disk_keeps_the_previous_snapshot() {
     let (mut disk, mut snapshots) = (disk(), Snapshots::default());
     write(&mut snapshots, &mut disk, 1, &vec![1; 4]).unwrap();
     disk.set_capacity(disk.used_bytes() + 300);

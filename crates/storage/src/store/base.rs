@@ -1,20 +1,20 @@
-//! When the host writes its base, and from where on the log can do without what lies before it.
+//! Bases: the times at which the host writes one, and the generation from which the log needs nothing older.
 
-/// What is known of bases: everything that still binds the replica, written once more.
+/// The state of bases. A base repeats everything that still binds the replica.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Base {
-    /// Generation and appended bytes at the beginning of the base that is being written.
+    /// Generation and appended bytes at the beginning of an unfinished base.
     begun: Option<(u32, u64)>,
-    /// Generation where the last complete base begins, and its sync number.
+    /// The generation at the beginning of the last complete base, and the sync number of its end.
     ended: Option<(u32, u64)>,
-    /// Generation where the last durable base begins: what binds stands here or later.
+    /// The generation at the beginning of the last durable base. All binding entries are in it or later.
     durable: u32,
-    /// Bytes of the last base.
+    /// The bytes of the last base.
     bytes: u64,
-    /// Bytes appended when it ended.
+    /// The appended bytes at the end of the last base.
     ended_at: u64,
-    /// The log has begun a segment since.
-    wanted: bool,
+    /// Whether the log has begun a segment since.
+    is_due: bool,
 }
 
 impl Base {
@@ -35,37 +35,37 @@ impl Base {
         }
     }
 
-    /// Everything below this sync number is durable.
+    /// Notes that everything below this sync number is durable.
     pub(super) fn synced(&mut self, sync: u64) {
         if let Some((generation, _)) = self.ended.take_if(|(_, at)| *at < sync) {
             self.durable = generation;
         }
     }
 
-    /// The log was read to its end, which is durable. A base that was begun there is none.
+    /// Ends the reading of the log, whose end is durable. An unfinished base does not count.
     pub(super) fn reopened(&mut self, generation: u32) {
         self.begun = None;
         self.ended_at = 0;
         if let Some((begin, _)) = self.ended.take() {
             self.durable = begin;
         }
-        self.wanted = generation > self.durable.max(1);
+        self.is_due = generation > self.durable.max(1);
     }
 
-    /// The log has begun a segment.
-    pub(super) fn rolled(&mut self) {
-        // A base that reaches over the end of a segment needs no other one.
-        self.wanted |= self.begun.is_none();
+    /// Notes that the log has begun a segment.
+    pub(super) fn segment_begun(&mut self) {
+        // A base that crosses the end of a segment needs no further base.
+        self.is_due |= self.begun.is_none();
     }
 
-    /// Whether the host is to write a base now. Where segments are small against the base, it is written only
-    /// when as much was appended since the last one as it takes itself.
-    pub(super) fn take_wanted(&mut self, appended_bytes: u64) -> bool {
+    /// Whether the host must write a base now. If a base is larger than a segment, the next one is due only when as
+    /// many bytes as the base has were appended since.
+    pub(super) fn take_due(&mut self, appended_bytes: u64) -> bool {
         let due = self.begun.is_none() && appended_bytes.saturating_sub(self.ended_at) >= self.bytes;
-        due && std::mem::take(&mut self.wanted)
+        due && std::mem::take(&mut self.is_due)
     }
 
-    /// Segments of generations below this bind nobody.
+    /// Returns the generation below which no segment binds the replica.
     pub(super) fn generation(&self) -> u32 {
         self.durable
     }

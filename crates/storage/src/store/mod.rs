@@ -1,4 +1,4 @@
-//! What a host keeps and reads: entries, bodies, decided blocks, snapshots.
+//! The store of a host: entries, bodies, decided blocks, snapshots.
 
 mod base;
 mod open;
@@ -20,16 +20,16 @@ use quorate_types::{
 };
 use std::sync::Arc;
 
-/// What a store is opened with.
+/// The configuration of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreConfig {
-    /// Limits that decide which bodies are valid.
+    /// The limits that decide the validity of bodies.
     pub limits: BodyLimits,
-    /// Heights of a window: blocks of some windows are remembered before they are decided.
+    /// The heights of a window. The store remembers undecided blocks of several windows.
     pub window: u64,
-    /// Bytes of log that are kept for laggards, also below the newest snapshot.
+    /// The bytes of log that are kept for laggards, also below the newest snapshot.
     pub keep_bytes: u64,
-    /// Bytes that log and snapshots may take together. Where this asks for it, less than `keep_bytes` is kept.
+    /// The bytes that log and snapshots may use together. This limit takes precedence over `keep_bytes`.
     pub disk_bytes_max: u64,
 }
 
@@ -41,12 +41,14 @@ impl Default for StoreConfig {
 
 /// A replica's log, its index, and its snapshots.
 ///
-/// After any [`Fault`] from a call that writes, the store does nothing more: nobody knows what the disk holds.
+/// After any [`Fault`] from a call that writes, the store refuses all work, because the content of the disk is unknown.
 ///
-/// What a host must do: append a block and then its bodies before it promises anything about the block, and again
-/// before it says that the block is decided, however often it did before: what the store has is not written twice, and
-/// it may have let go of bodies that no block named, and of blocks that lie high; write its base when
-/// [`Store::rolled`] says so.
+/// A host has two duties:
+///
+/// * It appends a block and then its bodies before it promises anything about the block. It does so again before it
+///   appends the decision, after any number of earlier appends. The store writes nothing twice that it has, but it
+///   may have dropped bodies that no block named, and high blocks.
+/// * It writes its base when [`Store::take_base_due`] returns true.
 pub struct Store<D: Disk> {
     log: Log<D>,
     config: StoreConfig,
@@ -55,13 +57,13 @@ pub struct Store<D: Disk> {
     snapshots: Snapshots,
     appended: Mark,
     durable: Mark,
-    /// The generation in which the last append ended.
+    /// The generation at the end of the last append.
     generation: u32,
-    /// Generations below the first number may go once the second, a sync number, is synced.
-    leaving: Option<(u32, u64)>,
-    /// Encodings on their way to the log.
+    /// A generation and a sync number: generations below the first are released when the second is synced.
+    releasing: Option<(u32, u64)>,
+    /// A buffer for encodings.
     scratch: Vec<u8>,
-    /// Memory of the last decided record.
+    /// The last decided record, kept for its memory.
     decided: DecidedRecord,
 }
 
@@ -73,14 +75,14 @@ impl<D: Disk> std::fmt::Debug for Store<D> {
 }
 
 impl<D: Disk> Store<D> {
-    /// Adds an entry to what the next [`Store::write_and_sync`] makes durable. `mark` is durable with it.
+    /// Appends an entry. The next [`Store::write_and_sync`] makes it durable, and `mark` with it.
     ///
-    /// A body or a block that the log has, and a height that is decided already, are not written again.
+    /// A body or block that the log has, and a height that is decided already, are not written again.
     ///
     /// # Errors
-    /// [`Fault::Contradiction`] when another block is decided at that height or heights are skipped,
-    /// [`Fault::MissingBlock`] and [`Fault::MissingBody`] when what is decided was not appended, and whatever the
-    /// disk reports.
+    /// Fails with [`Fault::ConflictingDecision`] when another block is decided at that height or heights are skipped.
+    /// Fails with [`Fault::MissingBlock`] or [`Fault::MissingBody`] when the decided block was not appended
+    /// completely. Fails with each fault of the disk.
     pub fn append(&mut self, mark: Mark, entry: &LogEntry) -> Result<(), Fault> {
         match entry {
             LogEntry::Incarnation(incarnation) => self.append_encoded(entry::INCARNATION, incarnation)?,
@@ -105,41 +107,41 @@ impl<D: Disk> Store<D> {
         self.after_append()
     }
 
-    /// The highest mark that was appended.
+    /// Returns the highest appended mark.
     #[must_use]
     pub fn appended(&self) -> Mark {
         self.appended
     }
 
-    /// Everything up to this mark is on disk.
+    /// Returns the mark up to which everything is on disk.
     #[must_use]
     pub fn durable(&self) -> Mark {
         self.durable
     }
 
-    /// Bytes that were appended and that no sync has covered yet.
+    /// Returns the appended bytes that are not synced.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.log.unsynced_bytes()
     }
 
-    /// Makes everything that was appended durable, with one write and one sync (two writes where a segment
-    /// ends), and returns the mark up to which that holds. Does nothing when there is nothing to do.
+    /// Makes all appended entries durable, and returns their highest mark. This takes one write and one sync, and two
+    /// writes at the end of a segment. Without new entries it does nothing.
     ///
     /// # Errors
-    /// What the disk reports.
+    /// Fails with each fault of the disk.
     pub fn write_and_sync(&mut self) -> Result<Mark, Fault> {
         self.log.write_and_sync()?;
         self.durable = self.appended;
         self.base.synced(self.log.sync_number());
-        self.let_go();
+        self.release_moved();
         Ok(self.durable)
     }
 
-    /// A body that is undecided or was decided not long ago, as far as the log has it.
+    /// Returns a body that is undecided or was decided recently; `None` if the log does not have it.
     ///
     /// # Errors
-    /// [`Fault::Damaged`], [`Fault::Io`].
+    /// Fails with [`Fault::Damaged`] or [`Fault::Io`].
     pub fn body(&mut self, digest: BundleDigest) -> Result<Option<Bundle>, Fault> {
         match self.index.body(&digest) {
             Some(location) => self.read_body(location),
@@ -147,10 +149,10 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// The decided block of a height with its bodies; `None` when it is not kept.
+    /// Returns the decided block of a height with its bodies; `None` when the height is not kept.
     ///
     /// # Errors
-    /// [`Fault::Damaged`], [`Fault::Io`].
+    /// Fails with [`Fault::Damaged`] or [`Fault::Io`].
     pub fn load(&mut self, height: Height) -> Result<Option<FullBlock>, Fault> {
         let Some(decided) = self.read_decided(height)? else {
             return Ok(None);
@@ -168,18 +170,18 @@ impl<D: Disk> Store<D> {
                 None => return Ok(None),
             }
         }
-        // Each part holds by itself; that they belong together is checked here, before anybody executes them.
+        // Each part is valid by itself. This check before the execution shows that they belong together.
         let digests = bundles.iter().map(|bundle| bundle.digest());
         if block.id() != decided.id || !digests.eq(payload.bundles.iter().copied()) {
-            return Err(damaged(at, "the block of a decided height is another one".to_owned()));
+            return Err(damaged(at, "a decided height has the parts of another block".to_owned()));
         }
         Ok(Some(FullBlock { height, id: decided.id, block: Some(Arc::unwrap_or_clone(block)), bundles }))
     }
 
-    /// The ids of decided heights from `from` on, at most `most`; none when `from` is not kept.
+    /// Returns the ids of decided heights from `from` on, at most `most`; none when `from` is not kept.
     ///
     /// # Errors
-    /// [`Fault::Damaged`], [`Fault::Io`].
+    /// Fails with [`Fault::Damaged`] or [`Fault::Io`].
     pub fn decided_ids(&mut self, from: Height, most: usize) -> Result<Vec<BlockId>, Fault> {
         let mut ids = Vec::new();
         let mut height = from;
@@ -192,26 +194,27 @@ impl<D: Disk> Store<D> {
         Ok(ids)
     }
 
-    /// The first decided height that can be loaded, and the last decided height. The first lies above the last
-    /// when none can.
+    /// Returns the first decided height that can be loaded, and the last decided height. The first lies above the
+    /// last when none can be loaded.
     #[must_use]
     pub fn kept(&self) -> (Height, Height) {
         self.index.kept()
     }
 
-    /// Records of the log that were read since it was opened: each may be a read of the disk.
+    /// Returns the records of the log that were read since it was opened. Each may be a read of the disk.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.log.reads()
     }
 
-    /// Bytes of the log's records that were read since it was opened: what reading for others costs.
+    /// Returns the bytes of the log's records that were read since it was opened, which is the cost of reading for
+    /// others.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.log.read_bytes()
     }
 
-    /// Bytes of the log from this height's decision to the last one; what lies between is counted, whatever it is.
+    /// Returns the bytes of the log from this height's decision to the last decision. All records between them count.
     #[must_use]
     pub fn bytes_after(&self, height: Height) -> u64 {
         let place = |height| {
@@ -223,44 +226,44 @@ impl<D: Disk> Store<D> {
         from.zip(place(self.index.last())).map_or(0, |(from, to)| to.saturating_sub(from))
     }
 
-    /// True once after the log has begun a new segment: the host is to write its base
+    /// Returns true once after the log has begun a new segment. The host must then write its base
     /// ([`LogEntry::BaseBegin`] to [`LogEntry::BaseEnd`]), so that older segments can be used again.
-    pub fn rolled(&mut self) -> bool {
-        self.base.take_wanted(self.log.appended_bytes())
+    pub fn take_base_due(&mut self) -> bool {
+        self.base.take_due(self.log.appended_bytes())
     }
 
-    /// Gets a segment ready before it is needed: for moments in which there is nothing else to do. Takes about a
-    /// millisecond; false when there is nothing left to prepare.
+    /// Prepares a segment before it is needed. A call takes about a millisecond, so it is for idle moments. Returns
+    /// false when there is nothing left to prepare.
     ///
     /// # Errors
-    /// What the disk reports.
+    /// Fails with each fault of the disk.
     pub fn prepare(&mut self) -> Result<bool, Fault> {
         self.log.prepare()
     }
 
-    /// What log and copies of bodies have cost so far.
+    /// Returns the cost of log and copies of bodies so far.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         self.log.ledger()
     }
 
-    /// [`Disk::take_longest_sync_ns`].
+    /// Returns [`Disk::take_longest_sync_ns`].
     pub fn take_longest_sync_ns(&mut self) -> u64 {
         self.log.disk_mut().take_longest_sync_ns()
     }
 
-    /// The disk.
+    /// Returns the disk.
     #[must_use]
     pub fn disk(&self) -> &D {
         self.log.disk()
     }
 
-    /// The disk, to let it fail.
+    /// Returns the disk for a change, such as an injected fault.
     pub fn disk_mut(&mut self) -> &mut D {
         self.log.disk_mut()
     }
 
-    /// Gives the disk back. What was not synced is lost, as far as the disk has not seen it.
+    /// Returns the disk and drops the store. Buffered entries are lost.
     #[must_use]
     pub fn into_disk(self) -> D {
         self.log.into_disk()
@@ -278,7 +281,7 @@ impl<D: Disk> Store<D> {
 
     fn append_block(&mut self, block: &Block, payload: &Arc<Payload>) -> Result<(), Fault> {
         let key = (block.height, block.id());
-        // In a base a block is written again, so that it need not be moved later.
+        // A base repeats blocks, so that they need not be moved later.
         let oldest = if self.base.is_open() { self.log.generation() } else { 0 };
         if self.index.block(&key).is_some_and(|location| location.generation >= oldest) {
             return Ok(());
@@ -293,7 +296,7 @@ impl<D: Disk> Store<D> {
 
     fn append_body(&mut self, bundle: &Bundle) -> Result<(), Fault> {
         let digest = bundle.digest();
-        let oldest = self.leaving.map_or(self.log.oldest(), |(generation, _)| generation);
+        let oldest = self.releasing.map_or(self.log.oldest(), |(generation, _)| generation);
         if self.index.has_body(&digest, oldest) {
             return Ok(());
         }
@@ -307,17 +310,17 @@ impl<D: Disk> Store<D> {
     }
 
     fn append_decided(&mut self, height: Height, id: BlockId) -> Result<(), Fault> {
-        let contradiction = |kept| Fault::Contradiction { height, id, kept };
+        let conflict = |kept| Fault::ConflictingDecision { height, id, kept };
         let last = self.index.last();
         if height <= last {
-            // A restart may say so again.
+            // A restarted host may append the decision again.
             return match self.read_decided(height)? {
-                Some(decided) if decided.id != id => Err(contradiction(decided.id.to_string())),
+                Some(decided) if decided.id != id => Err(conflict(format!("the log has {}", decided.id))),
                 _ => Ok(()),
             };
         }
         if height != last.next() {
-            return Err(contradiction(format!("height {last} is the last")));
+            return Err(conflict(format!("height {last} is the last in the log")));
         }
         self.decided.height = height;
         self.decided.id = id;
@@ -365,20 +368,20 @@ impl<D: Disk> Store<D> {
 }
 
 fn undecodable(why: DecodeError) -> String {
-    format!("a record cannot be decoded ({why}); was it written by another version?")
+    format!("a record cannot be decoded ({why}); another version may have written it")
 }
 
 fn damaged(location: Location, why: String) -> Fault {
     Fault::Damaged { generation: location.generation, offset: location.offset, why }
 }
 
-/// What of the disk is the log's, beside snapshots of so many bytes.
+/// Returns the log's share of the disk, next to snapshots of `snapshot_bytes`.
 fn budget(config: &StoreConfig, snapshot_bytes: u64, segment_bytes: u32) -> Budget {
     let bytes = config.disk_bytes_max.saturating_sub(snapshot_bytes);
     Budget { segments: segments_in(bytes, segment_bytes), disk_bytes_max: config.disk_bytes_max }
 }
 
-/// How many segments of this size fit into so many bytes.
+/// Returns the number of segments of `segment_bytes` that fit into `bytes`.
 fn segments_in(bytes: u64, segment_bytes: u32) -> u32 {
     to_u32(usize::try_from(bytes / u64::from(segment_bytes).max(1)).unwrap_or(usize::MAX))
 }

@@ -1,4 +1,4 @@
-//! Opening a store: reading the log into the index, and finding the snapshot that it goes on from.
+//! Opening a store: reads the log into the index, and finds the snapshot that the state begins with.
 
 use super::base::Base;
 use super::{Store, StoreConfig, budget, damaged, undecodable};
@@ -12,22 +12,23 @@ use crate::snapshot::Snapshots;
 use quorate_types::{DecodeError, Height, LogEntry, Mark, Wire};
 
 impl<D: Disk> Store<D> {
-    /// Opens the store on a disk that is new or was used before. Gives every entry but bodies to `each`, in the
-    /// order in which they were appended; blocks that were written again come again. When this returns, all of
-    /// them are durable.
+    /// Opens the store on a new or used disk. Gives every entry but bodies to `each`, in the order of their appends.
+    /// Blocks that were written again come again. All these entries are durable when the function returns.
     ///
     /// # Errors
-    /// [`Fault::Damaged`] when something that was synced does not hold (nothing was changed then),
-    /// [`Fault::DamagedSnapshot`] and [`Fault::Gap`] when log and snapshots do not give a state,
-    /// [`Fault::TooLarge`] when a body that the limits allow would not fit into a segment, and whatever the disk
-    /// reports.
+    /// Fails with:
+    ///
+    /// * [`Fault::Damaged`] when synced data is invalid, without a change of the disk;
+    /// * [`Fault::DamagedSnapshot`] or [`Fault::Gap`] when log and snapshots do not give a state;
+    /// * [`Fault::TooLarge`] when a body that the limits allow would not fit into a segment;
+    /// * each fault of the disk.
     pub fn open(disk: D, config: StoreConfig, each: &mut dyn FnMut(LogEntry)) -> Result<Self, Fault> {
         let mut index = Index::new(index::named_max(config.window, config.limits.block_bundles_max));
         let mut base = Base::default();
         let snapshots = Snapshots::find(&disk)?;
         let budget = budget(&config, snapshots.bytes(), disk.segment_bytes());
         let log = Log::open(disk, budget, &mut |kind, location, data| {
-            let entry = absorb(&mut index, &mut base, kind, location, data);
+            let entry = index_record(&mut index, &mut base, kind, location, data);
             if let Some(entry) = entry.map_err(|why| damaged(location, undecodable(why)))? {
                 each(entry);
             }
@@ -49,7 +50,7 @@ impl<D: Disk> Store<D> {
             snapshots,
             appended: Mark::default(),
             durable: Mark::default(),
-            leaving: None,
+            releasing: None,
             scratch: Vec::new(),
             decided: DecidedRecord::default(),
         };
@@ -59,8 +60,8 @@ impl<D: Disk> Store<D> {
     }
 }
 
-/// Takes a record into the index. Returns the entry that it is for others.
-fn absorb(
+/// Adds a record to the index. Returns the entry of the record; `None` for a record that only the store uses.
+fn index_record(
     index: &mut Index,
     base: &mut Base,
     kind: u8,
@@ -82,7 +83,7 @@ fn absorb(
             let decided = DecidedRecord::from_bytes(data)?;
             if decided.height > index.last() {
                 if decided.height != index.last().next() {
-                    return Err(DecodeError::Value("decided heights: one is missing"));
+                    return Err(DecodeError::Value("decided heights, which have a gap"));
                 }
                 index.decide((decided.height, decided.id), location, decided.oldest());
             }

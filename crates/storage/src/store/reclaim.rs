@@ -1,24 +1,24 @@
-//! Which segments are used again, and what is moved out of them before.
+//! Reclaiming segments: chooses those that are used again, and moves needed entries out of them before.
 
 use super::{Store, budget, segments_in};
 use crate::disk::Disk;
 use crate::entry;
 use crate::fault::Fault;
-use crate::index::Live;
+use crate::index::LiveEntries;
 use quorate_types::Height;
 
-/// Segments that are released with one roll at most: what lives in them is moved within one turn.
+/// The largest number of segments that one new segment releases. Their needed entries are moved within one turn.
 const RELEASED_AT_ONCE: u32 = 4;
-/// Segments beyond those that are kept: being written, waiting to be declared, and ready.
+/// The number of segments in addition to the kept ones: those that are being written, released, declared or free.
 const SEGMENTS_BESIDE: u32 = 4;
 
 impl<D: Disk> Store<D> {
-    /// The snapshot of this height is durable, so heights up to it are needed for laggards only. Called by
-    /// [`Store::commit_snapshot`]; a host calls it when it has got a state from somewhere else, and then the log
-    /// goes on after `snapshot`.
+    /// Notes that the snapshot of this height is durable. Only laggards need heights up to it.
+    /// [`Store::commit_snapshot`] calls this function, and so does a host that has received a state. In that case the
+    /// log continues after `snapshot`.
     ///
     /// # Errors
-    /// What the disk reports.
+    /// Fails with each fault of the disk.
     pub fn release(&mut self, snapshot: Height) -> Result<(), Fault> {
         self.index.release(snapshot);
         if snapshot <= self.index.last() {
@@ -30,30 +30,30 @@ impl<D: Disk> Store<D> {
         self.after_append()
     }
 
-    /// Looks whether the log has begun a segment.
+    /// Reclaims segments if the log has begun a new one.
     pub(super) fn after_append(&mut self) -> Result<(), Fault> {
-        if self.log.generation() == self.generation {
-            return Ok(());
+        if self.has_begun_segment() {
+            self.reclaim()?;
+            // Moving may have filled a segment. The next append reclaims for that one.
+            self.has_begun_segment();
         }
-        self.generation = self.log.generation();
-        self.base.rolled();
-        self.reclaim()?;
-        // What was moved may have filled a segment; that one is looked at when the next entry comes.
-        self.base_rolled_by_moving();
         Ok(())
     }
 
-    fn base_rolled_by_moving(&mut self) {
-        if self.log.generation() != self.generation {
+    /// Whether the log has begun a segment since the last call.
+    fn has_begun_segment(&mut self) -> bool {
+        let has_begun = self.log.generation() != self.generation;
+        if has_begun {
             self.generation = self.log.generation();
-            self.base.rolled();
+            self.base.segment_begun();
         }
+        has_begun
     }
 
-    /// Finds the oldest segments that nobody needs, and moves what lives in them to the end of the log. They go
-    /// when that is durable.
+    /// Finds the oldest segments that can be released, and moves their needed entries to the end of the log. The
+    /// segments are released when these are durable.
     fn reclaim(&mut self) -> Result<(), Fault> {
-        if self.leaving.is_some() {
+        if self.releasing.is_some() {
             return Ok(());
         }
         let segment_bytes = self.log.disk().segment_bytes();
@@ -75,26 +75,27 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// What lives in the oldest segments up to `until` or fewer, and which these are, if that is to be moved.
-    fn worth_moving(&self, until: u32, allowed: u32) -> Option<(u32, Live)> {
+    /// Returns the largest end up to `until` of segments whose needed entries are worth moving, and these entries.
+    fn worth_moving(&self, until: u32, allowed: u32) -> Option<(u32, LiveEntries)> {
         let segment_bytes = u64::from(self.log.disk().segment_bytes()).max(1);
         let oldest = self.log.oldest();
-        // Moving what costs more than it gains may wait while half of the disk is free: most of it will be decided later.
-        // After that what lies behind it must be reached, or whoever has much there could fill the disk.
+        // A move that costs more than it gains may wait while half of the disk is free. Most of its entries will be
+        // decided until then. After that, later segments must be reached, or a peer with many entries could fill the
+        // disk.
         let is_tight = self.log.generation() - oldest >= allowed / 2;
         (oldest.saturating_add(1)..=until).rev().find_map(|until| {
             let live = self.index.live_below(until);
             let segments = u64::from(until - oldest);
             let bytes = live.bytes();
             let is_cheap = bytes <= segments.saturating_mul(segment_bytes) / 2;
-            // It lies twice on the disk until the copy is durable. Half of each segment may stay empty.
+            // The disk has the entries twice until the copy is durable. Half of each segment may stay empty.
             let fits =
                 bytes == 0 || bytes.saturating_mul(2) / segment_bytes + 2 <= u64::from(self.log.room());
             ((is_cheap || is_tight) && fits).then_some((until, live))
         })
     }
 
-    fn move_out(&mut self, until: u32, live: Live) -> Result<(), Fault> {
+    fn move_out(&mut self, until: u32, live: LiveEntries) -> Result<(), Fault> {
         let mut moved = Vec::new();
         for (digest, location) in live.bodies {
             if let Some(data) = self.log.read(location)? {
@@ -115,14 +116,15 @@ impl<D: Disk> Store<D> {
                 self.index.insert_block(key, location, &payload);
             }
         }
-        self.leaving = Some((until, self.log.sync_number()));
+        self.releasing = Some((until, self.log.sync_number()));
         Ok(())
     }
 
-    /// Everything up to now is durable: what was to leave may go, unless something has come to need it since.
-    pub(super) fn let_go(&mut self) {
+    /// Releases the segments whose entries were moved, now that the copies are durable. Keeps them if a new entry
+    /// needs them.
+    pub(super) fn release_moved(&mut self) {
         let synced = self.log.sync_number();
-        let Some((generation, _)) = self.leaving.take_if(|(_, sync)| *sync < synced) else {
+        let Some((generation, _)) = self.releasing.take_if(|(_, sync)| *sync < synced) else {
             return;
         };
         let live = self.index.live_below(generation);
@@ -134,8 +136,8 @@ impl<D: Disk> Store<D> {
         self.index.forget_below(self.log.oldest());
     }
 
-    /// The snapshots take more or less than before.
-    pub(super) fn share_disk(&mut self) {
+    /// Updates the log's budget after a change of the snapshots' size.
+    pub(super) fn update_budget(&mut self) {
         let segment_bytes = self.log.disk().segment_bytes();
         self.log.set_budget(budget(&self.config, self.snapshots.bytes(), segment_bytes));
     }

@@ -1,4 +1,4 @@
-//! Snapshots of a store, and which of them it goes on from.
+//! Snapshots of a store, and the choice of the one that the state begins with.
 
 use super::Store;
 use crate::disk::Disk;
@@ -8,14 +8,14 @@ use crate::snapshot::{SnapshotWriter, Snapshots, StoredSnapshot};
 use quorate_types::{Digest, Height};
 
 impl<D: Disk> Store<D> {
-    /// Begins a snapshot of the state at `height`: what stands before its chunks, and the digest of each chunk.
-    /// Chunks with equal digests are equal. [`SnapshotWriter::needed`] says which must be written.
+    /// Begins a snapshot of the state at `height`, with its header and the digest of each chunk. Chunks with equal
+    /// digests are equal. [`SnapshotWriter::needed`] returns the chunks that must be written.
     ///
-    /// One snapshot is written at a time; beginning another one gives up what was not committed.
+    /// One snapshot is written at a time. Beginning another one abandons an uncommitted one.
     ///
     /// # Errors
-    /// [`Fault::Snapshot`] when a newer one is durable, [`Fault::DamagedSnapshot`] when the one before cannot be
-    /// read any more.
+    /// Fails with [`Fault::Snapshot`] when a newer one is durable, and with [`Fault::DamagedSnapshot`] when the
+    /// previous one cannot be read.
     pub fn begin_snapshot(
         &mut self,
         height: Height,
@@ -25,11 +25,11 @@ impl<D: Disk> Store<D> {
         self.snapshots.begin(self.log.disk_mut(), height, header, digests)
     }
 
-    /// Writes one of the needed chunks. They may come in any order, and spread over many turns.
+    /// Writes one of the needed chunks. The chunks may come in any order, and in many turns.
     ///
     /// # Errors
-    /// [`Fault::Snapshot`] for one that is not needed, [`Fault::Budget`] when log and snapshots would take more
-    /// than `disk_bytes_max`, and whatever the disk reports.
+    /// Fails with [`Fault::Snapshot`] for a chunk that is not needed, and with each fault of the disk. Fails with
+    /// [`Fault::Budget`] when log and snapshots would exceed `disk_bytes_max`.
     pub fn write_chunk(
         &mut self,
         writer: &mut SnapshotWriter,
@@ -49,61 +49,62 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Makes the chunks written so far durable, with one sync: called every few megabytes, it keeps each of them
-    /// short.
+    /// Makes the chunks written so far durable, with one sync. A call every few megabytes keeps each sync short.
     ///
     /// # Errors
-    /// What the disk reports.
+    /// Fails with each fault of the disk.
     pub fn sync_chunks(&mut self, writer: &mut SnapshotWriter) -> Result<(), Fault> {
         let synced = Snapshots::sync(self.log.disk_mut(), writer);
         self.log.count_syncs();
         synced
     }
 
-    /// One step of making a snapshot durable whose chunks are all written: each makes one sync, so that a turn
-    /// need not make more. True after the last step; the log may go then where the snapshot makes up for it.
+    /// Takes one step of making a snapshot durable, all of whose chunks are written. Each step makes one sync, so
+    /// that a turn need not make more. Returns true after the last step. The log may then drop heights that the
+    /// snapshot covers.
     ///
     /// # Errors
-    /// [`Fault::Snapshot`] when chunks are missing or a newer one is durable, and whatever the disk reports.
+    /// Fails with [`Fault::Snapshot`] when chunks are missing or a newer snapshot is durable, and with each fault of
+    /// the disk.
     pub fn commit_step(&mut self, writer: &mut SnapshotWriter) -> Result<bool, Fault> {
         let done = self.snapshots.commit(self.log.disk_mut(), writer);
         self.log.count_syncs();
         if !done? {
             return Ok(false);
         }
-        self.share_disk();
+        self.update_budget();
         self.release(writer.height())?;
         Ok(true)
     }
 
-    /// Takes all steps at once.
+    /// Takes all steps of committing a snapshot at once.
     ///
     /// # Errors
-    /// As [`Store::commit_step`].
+    /// Fails in the cases of [`Store::commit_step`].
     pub fn commit_snapshot(&mut self, mut writer: SnapshotWriter) -> Result<(), Fault> {
         while !self.commit_step(&mut writer)? {}
         Ok(())
     }
 
-    /// The snapshot that this replica's state begins with.
+    /// Returns the snapshot that this replica's state begins with.
     ///
     /// # Errors
-    /// [`Fault::DamagedSnapshot`], [`Fault::Io`].
+    /// Fails with [`Fault::DamagedSnapshot`] or [`Fault::Io`].
     pub fn newest_snapshot(&self) -> Result<Option<StoredSnapshot>, Fault> {
         let newest = self.snapshots.heights().last();
         newest.map(|height| self.snapshots.read(self.log.disk(), *height)).transpose()
     }
 
-    /// One chunk of a snapshot.
+    /// Reads one chunk of a snapshot.
     ///
     /// # Errors
-    /// [`Fault::DamagedSnapshot`], [`Fault::Io`].
+    /// Fails with [`Fault::DamagedSnapshot`] or [`Fault::Io`].
     pub fn snapshot_chunk(&self, snapshot: &StoredSnapshot, index: usize) -> Result<Vec<u8>, Fault> {
         self.snapshots.chunk(self.log.disk(), snapshot, index)
     }
 
-    /// The newest snapshot that holds and from which on the log knows every height. A damaged one is passed over
-    /// if the log reaches back to an older one; zero stands for the state before all heights.
+    /// Returns the height of the newest valid snapshot from which the log has every height. Skips a damaged snapshot
+    /// if the log reaches back to an older one. Zero stands for the state before all heights.
     pub(super) fn choose_snapshot(&mut self) -> Result<Height, Fault> {
         let mut damage = None;
         while let Some(height) = self.snapshots.heights().last().copied() {
@@ -111,14 +112,14 @@ impl<D: Disk> Store<D> {
                 Ok(()) => break,
                 Err(fault @ Fault::DamagedSnapshot { .. }) => {
                     damage.get_or_insert(fault);
-                    self.snapshots.distrust(height);
+                    self.snapshots.exclude(height);
                 }
                 Err(fault) => return Err(fault),
             }
         }
         let snapshot = self.snapshots.heights().last().copied().unwrap_or_default();
         let (first, last) = self.kept();
-        // A snapshot above the log is as good: it was durable before the decided heights were.
+        // A snapshot above the log is valid too, because it became durable before the decided heights.
         if first <= snapshot.next() || (last <= snapshot && damage.is_none()) {
             Ok(snapshot)
         } else {

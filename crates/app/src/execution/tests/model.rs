@@ -1,4 +1,4 @@
-//! Execution against a model that is too simple to be wrong: lists, searched from the beginning.
+//! Compares execution with a model that is too simple to be wrong: lists that are searched from the beginning.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn applied_by(execution: &mut Execution) -> Vec<(ClientId, Vec<u8>)> {
     applied
 }
 
-/// A bundle that a sound client, a lost and repeated message, or an attacker could have had ordered.
+/// Draws a bundle: one of an honest client, a repeated one, or one of an attacker.
 fn any_bundle(rng: &mut Rng, known: &[SessionId], past: &[Bundle]) -> Bundle {
     let client = *rng.pick(&[ALICE, ALICE, BOB, BOB, STRANGER]).unwrap();
     match rng.below(10) {
@@ -118,7 +118,7 @@ fn check(seed: u64) {
         past.extend(block.bundles.iter().cloned());
         blocks.push(block);
         if rng.chance(100_000) {
-            // A restart: from a snapshot, with some blocks handed over once more.
+            // A restart from a snapshot, after which some blocks come once more.
             let state = execution.digest();
             execution = restored(&genesis, &execution.snapshot());
             for block in &blocks[usize::try_from(height).unwrap().saturating_sub(3)..] {
@@ -138,7 +138,7 @@ fn check(seed: u64) {
 }
 
 #[test]
-fn every_bundle_is_executed_once_whatever_is_ordered() {
+fn every_bundle_is_executed_once_in_any_order() {
     for seed in 0..400 {
         check(seed);
     }

@@ -1,18 +1,18 @@
-//! An application that panics: the panic goes on, and its text says where that was.
+//! Panics of the application: each is passed on, and its text names the place.
 
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Panics in the function that is named here, and in `apply` for the operation `boom`.
-struct Bomb(&'static str);
+/// An application that panics in the named function, and in `apply` for the operation `boom`.
+struct Panicking(&'static str);
 
-impl Bomb {
+impl Panicking {
     fn at(&self, place: &str) {
         assert!(self.0 != place, "cannot {place}");
     }
 }
 
-impl Application for Bomb {
+impl Application for Panicking {
     fn name(&self) -> &'static str {
         "recorder"
     }
@@ -46,21 +46,22 @@ impl Application for Bomb {
     }
 }
 
-/// The words about the panic that this leads to.
-fn said<R>(what: impl FnOnce() -> R) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(what)).err().unwrap();
+/// Returns the text of the panic in `call`.
+fn panic_in<R>(call: impl FnOnce() -> R) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
     crate::panic_text(&*panic).to_owned()
 }
 
-fn bomb(place: &'static str) -> Execution {
-    Execution::new(&genesis(), Box::new(Bomb(place))).unwrap()
+fn panicking(place: &'static str) -> Execution {
+    Execution::new(&genesis(), Box::new(Panicking(place))).unwrap()
 }
 
 #[test]
-fn a_panic_in_apply_names_height_client_bundle_and_operation() {
-    let mut execution = bomb("nowhere");
+fn panic_in_apply_names_height_client_bundle_and_operation() {
+    let mut execution = panicking("nowhere");
     let session = session_of(&mut execution, ALICE, 1);
-    let text = said(|| run(&mut execution, &ask(ALICE, session, 7, &["one", "boom \"\n\u{1b}", "three"])));
+    let text =
+        panic_in(|| run(&mut execution, &ask(ALICE, session, 7, &["one", "boom \"\n\u{1b}", "three"])));
     let expected = format!(
         "the application has panicked in apply at height 2, client {ALICE}, bundle 7 of session 1.0, \
          operation 1: \"boom \\\"\\n\\x1b\": this operation is too much"
@@ -69,32 +70,35 @@ fn a_panic_in_apply_names_height_client_bundle_and_operation() {
 }
 
 #[test]
-fn a_long_operation_is_told_by_its_start() {
-    let mut execution = bomb("nowhere");
+fn long_operation_is_shown_by_its_beginning() {
+    let mut execution = panicking("nowhere");
     let session = session_of(&mut execution, ALICE, 1);
     let long = format!("boom{}", "x".repeat(200_000));
-    let text = said(|| run(&mut execution, &ask(ALICE, session, 1, &[&long])));
+    let text = panic_in(|| run(&mut execution, &ask(ALICE, session, 1, &[&long])));
     assert!(text.len() < 400 && text.contains("xxx… (200004 bytes)"), "{text}");
 }
 
 #[test]
-fn results_that_are_taken_away_are_the_applications_fault() {
-    let mut execution = bomb("nowhere");
+fn application_that_removes_other_results_panics() {
+    let mut execution = panicking("nowhere");
     let session = session_of(&mut execution, ALICE, 1);
-    let text = said(|| run(&mut execution, &ask(ALICE, session, 1, &["take"])));
-    assert!(text.contains("operation 0: \"take\": an application took results out of its reply"), "{text}");
+    let text = panic_in(|| run(&mut execution, &ask(ALICE, session, 1, &["take"])));
+    assert!(
+        text.contains("operation 0: \"take\": the application removed other results from the reply"),
+        "{text}"
+    );
 }
 
 #[test]
-fn a_panic_elsewhere_in_the_application_names_the_function() {
+fn panic_outside_apply_names_the_function() {
     let expect = |text: &str, function: &str, place: &str| {
         assert_eq!(text, format!("the application has panicked in {place}: cannot {function}"));
     };
-    expect(&said(|| bomb("digest").digest()), "digest", "digest at height 0");
-    expect(&said(|| bomb("snapshot").snapshot()), "snapshot", "snapshot at height 0");
-    let query = || bomb("query").query(b"get \xff", &mut Vec::new());
-    expect(&said(query), "query", "query at height 0, operation \"get \\xff\"");
-    let good = bomb("nowhere").snapshot();
-    let restore = || bomb("restore").restore(good.header(), &mut good.chunks());
-    expect(&said(restore), "restore", "restore of the snapshot at height 0");
+    expect(&panic_in(|| panicking("digest").digest()), "digest", "digest at height 0");
+    expect(&panic_in(|| panicking("snapshot").snapshot()), "snapshot", "snapshot at height 0");
+    let query = || panicking("query").query(b"get \xff", &mut Vec::new());
+    expect(&panic_in(query), "query", "query at height 0, operation \"get \\xff\"");
+    let good = panicking("nowhere").snapshot();
+    let restore = || panicking("restore").restore(good.header(), &mut good.chunks());
+    expect(&panic_in(restore), "restore", "restore of the snapshot at height 0");
 }

@@ -1,4 +1,4 @@
-//! Sessions that are lost under what is in flight: what goes on in the next one, and what must not.
+//! Tests of sessions lost with bundles in flight: some bundles go into the next session, and others must not.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const NEXT: SessionId = SessionId { height: Height(90), index: 0 };
 
-/// A client that all replicas have answered, as after any call and a while.
+/// Returns a client that all replicas have answered, as after a call and some time.
 fn answered() -> World {
     let mut world = World::open(settings());
     let (_, bundle) = world.send_one(b"before");
@@ -18,7 +18,7 @@ fn answered() -> World {
     world
 }
 
-/// Opens the next session; the bundles that leave in it.
+/// Opens the next session; returns the bundles that leave in it.
 fn reopen(world: &mut World, session: SessionId) -> Vec<Bundle> {
     world.take_sent();
     world.core.open(world.now, NONCE + 1 + session.height.0);
@@ -33,11 +33,11 @@ fn reopen(world: &mut World, session: SessionId) -> Vec<Bundle> {
 }
 
 #[test]
-fn an_idle_client_does_not_notice_that_its_session_was_evicted() {
+fn idle_client_does_not_notice_the_eviction_of_its_session() {
     for by_reply in [false, true] {
         let mut world = answered();
         let tickets: Vec<(u64, Bundle)> = [b"one", b"two"].map(|op| world.send_one(op)).to_vec();
-        let say = |world: &mut World, from: u16| {
+        let deny = |world: &mut World, from: u16| {
             for (_, bundle) in &tickets {
                 match by_reply {
                     true => world.reply(from, bundle, &Outcome::NoSession),
@@ -45,15 +45,15 @@ fn an_idle_client_does_not_notice_that_its_session_was_evicted() {
                 }
             }
         };
-        say(&mut world, 0);
+        deny(&mut world, 0);
         assert_eq!(world.take_events(), [], "one replica may lie");
-        say(&mut world, 2);
-        assert_eq!(world.take_events(), [Event::SessionLost], "nothing has failed");
+        deny(&mut world, 2);
+        assert_eq!(world.take_events(), [Event::SessionLost], "no bundle has failed");
         let later = world.submit(b"three").bundle;
         let again = reopen(&mut world, NEXT);
         let ops: Vec<Vec<u8>> =
             again.iter().flat_map(|bundle| bundle.requests().map(<[u8]>::to_vec)).collect();
-        assert_eq!(ops, [&b"one"[..], b"two", b"three"], "each once, in its order");
+        assert_eq!(ops, [&b"one"[..], b"two", b"three"], "each operation once, in its order");
         for (index, bundle) in again.iter().enumerate() {
             assert_eq!((bundle.session(), bundle.number()), (NEXT, BundleNo(index as u64 + 1)));
             world.reply(0, bundle, &done(&[b"r"]));
@@ -71,9 +71,9 @@ fn an_idle_client_does_not_notice_that_its_session_was_evicted() {
     }
 }
 
-/// Each of these may have executed the operation without this client having heard of it.
+/// In each of these cases a replica may have executed the operation without a report to this client.
 #[test]
-fn a_bundle_that_may_have_been_executed_is_never_sent_again() {
+fn bundle_that_may_have_been_executed_is_never_sent_again() {
     type Act = fn(&mut World, &Bundle);
     let doubts: [(&str, Act); 4] = [
         ("a connection broke", |world, _| {
@@ -88,13 +88,13 @@ fn a_bundle_that_may_have_been_executed_is_never_sent_again() {
                 world.handle(from, FromReplica::Refused { client, bundle, why: Refusal::Busy });
             }
         }),
-        ("replicas have said that it was executed", |world, bundle| {
-            // Each its own lie, so that none is believed.
+        ("replicas have reported an execution", |world, bundle| {
+            // Each replica sends its own lie, so that none is accepted.
             for from in 1..4u8 {
                 world.reply(u16::from(from), bundle, &done(&[&[from]]));
             }
         }),
-        ("replicas have said that the result is forgotten", |world, bundle| {
+        ("replicas have reported that the result is forgotten", |world, bundle| {
             world.reply(1, bundle, &Outcome::Forgotten);
             world.reply(2, bundle, &Outcome::OutOfWindow);
             world.reply(3, bundle, &done(&[b""]));
@@ -125,9 +125,9 @@ fn a_bundle_that_may_have_been_executed_is_never_sent_again() {
     assert_eq!(world.take_events(), [failed, Event::SessionLost]);
 }
 
-/// Those that cannot be certain have spoken first: the others are asked and heard before anything is given up.
+/// Replicas without a certain answer reply first. The client asks the others, and waits for them before it drops the session.
 #[test]
-fn replicas_that_are_certain_are_waited_for() {
+fn client_waits_for_replicas_with_a_certain_answer() {
     let mut world = World::open(settings());
     let (ticket, bundle) = world.send_one(b"op");
     world.reply(0, &bundle, &Outcome::NoSession);
@@ -136,7 +136,7 @@ fn replicas_that_are_certain_are_waited_for() {
     assert_eq!(world.receivers(), [0, 1, 2, 3]);
     world.submit(b"later");
     world.drain();
-    assert_eq!(world.take_sent(), [], "nothing more leaves into a session that is gone");
+    assert_eq!(world.take_sent(), [], "no further bundle leaves in a lost session");
     world.refuse(1, &bundle, Refusal::NoSession);
     world.refuse(2, &bundle, Refusal::NoSession);
     assert_eq!(world.take_events(), [Event::SessionLost]);
@@ -144,7 +144,7 @@ fn replicas_that_are_certain_are_waited_for() {
 }
 
 #[test]
-fn sessions_that_are_lost_again_and_again_are_said_to_be() {
+fn bundle_that_loses_session_after_session_fails_as_evicted() {
     let mut world = answered();
     let (ticket, bundle) = world.send_one(b"op");
     let mut bundle = bundle;
@@ -166,10 +166,9 @@ fn sessions_that_are_lost_again_and_again_are_said_to_be() {
     }
 }
 
-/// A client that hears that a replica answers others brings its replies back with the next bundle, and asks soon for what is in
-/// flight.
+/// A displaced client gets its replies back with the next bundle, and soon asks all replicas for its bundles in flight.
 #[test]
-fn a_displaced_client_is_not_starved() {
+fn displaced_client_is_not_starved() {
     let mut world = answered();
     let (_, bundle) = world.send_one(b"in flight");
     let (client, zero) = (world.core.client(), BundleDigest::ZERO);
@@ -186,30 +185,30 @@ fn a_displaced_client_is_not_starved() {
     world.take_events();
     world.submit(b"next");
     world.drain();
-    assert_eq!(world.receivers(), [0, 1, 2], "the leader, and who answers others");
+    assert_eq!(world.receivers(), [0, 1, 2], "the leader, and the replicas that answer others");
     world.submit(b"and next");
     world.drain();
     assert_eq!(world.receivers(), [0]);
 }
 
-/// Replicas that execute one order of bundles, and connections that carry what they say, in its order.
+/// Replicas that execute one order of bundles, and connections that carry their messages in order.
 struct Cluster {
     rng: Rng,
     /// The order: bundles, or the eviction of a session.
     order: Vec<Result<Bundle, SessionId>>,
-    /// How far each replica has executed.
+    /// The number of steps that each replica has executed.
     executed: Vec<usize>,
     /// Messages to the client that have not arrived.
     pipes: Vec<VecDeque<FromReplica>>,
     is_up: Vec<bool>,
-    /// Whether the connection is one that replies go to.
-    speaks: Vec<bool>,
+    /// Whether the replies go to this connection.
+    replies_here: Vec<bool>,
     seen: Vec<Bundle>,
     sessions: u64,
 }
 
 impl Cluster {
-    /// The sessions that are open, and what was executed in them, after so many steps of the order.
+    /// Returns the open sessions, the outcomes in them, and the executed operations, after `steps` steps of the order.
     fn state(&self, steps: usize) -> (BTreeSet<SessionId>, BTreeMap<BundleDigest, Outcome>, Vec<Vec<u8>>) {
         let (mut open, mut results, mut ops) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
         for (height, step) in self.order[..steps].iter().enumerate() {
@@ -243,13 +242,13 @@ impl Cluster {
         }
     }
 
-    fn say(&mut self, from: usize, message: FromReplica) {
+    fn send(&mut self, from: usize, message: FromReplica) {
         if self.is_up[from] {
             self.pipes[from].push_back(message);
         }
     }
 
-    /// A replica executes the next step, and tells where its replies go.
+    /// Executes the next step at a replica, which sends the outcome if its replies go to this connection.
     fn execute(&mut self, replica: usize) {
         let steps = self.executed[replica] + 1;
         if steps > self.order.len() {
@@ -257,14 +256,14 @@ impl Cluster {
         }
         self.executed[replica] = steps;
         if let Ok(bundle) = self.order[steps - 1].clone()
-            && self.speaks[replica]
+            && self.replies_here[replica]
         {
             let outcome = self.outcome(steps, &bundle);
-            self.say(replica, reply(&bundle, &outcome, View(0), ReplicaId(0)));
+            self.send(replica, reply(&bundle, &outcome, View(0), ReplicaId(0)));
         }
     }
 
-    /// A bundle reaches a replica: answered, refused or taken. The last replica denies all sessions.
+    /// Delivers a bundle to a replica, which answers, refuses or takes it. The last replica denies all sessions.
     fn receive(&mut self, replica: usize, bundle: &Bundle) {
         let (open, mut results, _) = self.state(self.executed[replica]);
         let (client, digest) = (bundle.client(), bundle.digest());
@@ -272,12 +271,12 @@ impl Cluster {
         if replica == 3 && bundle.kind() == BundleKind::Requests
             || !is_open && bundle.session().height.0 <= self.executed[replica] as u64
         {
-            self.say(replica, FromReplica::Refused { client, bundle: digest, why: Refusal::NoSession });
+            self.send(replica, FromReplica::Refused { client, bundle: digest, why: Refusal::NoSession });
         } else if let Some(outcome) = results.remove(&digest) {
-            self.speaks[replica] = true;
-            self.say(replica, reply(bundle, &outcome, View(0), ReplicaId(0)));
+            self.replies_here[replica] = true;
+            self.send(replica, reply(bundle, &outcome, View(0), ReplicaId(0)));
         } else {
-            self.speaks[replica] = true;
+            self.replies_here[replica] = true;
         }
         self.seen.push(bundle.clone());
     }
@@ -294,7 +293,7 @@ impl Cluster {
             }
             30..60 => (0..self.rng.below(6)).for_each(|_| self.execute(replica)),
             60..70 if !self.seen.is_empty() => {
-                // Also one that was ordered before: a leader may lie.
+                // The bundle may have been ordered before, because a leader may lie.
                 let back = if self.rng.below(5) == 0 { self.seen.len() } else { self.seen.len().min(6) };
                 let bundle = self.seen[self.seen.len() - 1 - self.rng.index(back)].clone();
                 self.order.push(Ok(bundle));
@@ -306,7 +305,7 @@ impl Cluster {
                 }
             }
             71..73 => {
-                (self.is_up[replica], self.speaks[replica]) = (false, false);
+                (self.is_up[replica], self.replies_here[replica]) = (false, false);
                 self.pipes[replica].clear();
                 world.link(replica as u16, LinkState::Down);
             }
@@ -314,12 +313,12 @@ impl Cluster {
                 self.is_up[replica] = true;
                 world.link(replica as u16, LinkState::Up);
             }
-            // The client's wish for replies comes after its hello.
-            73..92 => self.speaks[replica] = true,
-            92..94 if self.speaks[replica] => {
-                self.speaks[replica] = false;
+            // The client's attachment follows its hello.
+            73..92 => self.replies_here[replica] = true,
+            92..94 if self.replies_here[replica] => {
+                self.replies_here[replica] = false;
                 let (client, bundle) = (world.core.client(), BundleDigest::ZERO);
-                self.say(replica, FromReplica::Refused { client, bundle, why: Refusal::Busy });
+                self.send(replica, FromReplica::Refused { client, bundle, why: Refusal::Busy });
             }
             _ => {
                 let ns = self.rng.below(300 * MS);
@@ -338,10 +337,10 @@ impl Cluster {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Sessions are evicted at any time, connections break and are displaced, bundles are ordered late and several times, one
-    /// replica denies every session: no operation is ever executed twice, and none is said not to have been that was.
+    /// Sessions are evicted at any time, connections break and are displaced, bundles are ordered late and repeatedly, and one
+    /// replica denies every session. Still no operation is executed twice, and no executed one is reported as not executed.
     #[test]
-    fn nothing_is_executed_twice(seed in any::<u64>()) {
+    fn no_operation_is_executed_twice(seed in any::<u64>()) {
         let mut world = World::with(settings());
         let mut cluster = Cluster {
             rng: Rng::new(seed),
@@ -349,7 +348,7 @@ proptest! {
             executed: vec![0; 4],
             pipes: vec![VecDeque::new(); 4],
             is_up: vec![true; 4],
-            speaks: vec![true; 4],
+            replies_here: vec![true; 4],
             seen: Vec::new(),
             sessions: 0,
         };
@@ -375,7 +374,7 @@ proptest! {
                     Event::Failed { bundle, why, .. } if why.fate() == Fate::NotExecuted => {
                         let op = tickets[&bundle].to_le_bytes();
                         let (_, _, ops) = cluster.state(cluster.order.len());
-                        prop_assert!(!ops.iter().any(|done| *done == op), "{why:?} of what was executed");
+                        prop_assert!(!ops.iter().any(|done| *done == op), "{why:?} of an executed operation");
                     }
                     _ => {}
                 }

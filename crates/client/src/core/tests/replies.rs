@@ -3,18 +3,18 @@ use proptest::prelude::*;
 use quorate_types::rng::Rng;
 
 #[test]
-fn a_result_needs_f_plus_1_distinct_replicas() {
+fn result_needs_f_plus_1_distinct_replicas() {
     let mut world = World::open(settings());
     let (ticket, bundle) = world.send_one(b"op");
     assert_eq!(bundle.requests().collect::<Vec<_>>(), [b"op"]);
     assert_eq!((bundle.session(), bundle.number()), (SESSION, BundleNo(1)));
-    // One replica, however often, is not enough.
+    // One replica is not enough, even if it repeats itself.
     for _ in 0..5 {
         world.reply(3, &bundle, &done(&[b"yes"]));
     }
-    // Neither are two replicas that differ.
+    // Two replicas with different results are not enough.
     world.reply(1, &bundle, &done(&[b"no"]));
-    // Nor one that is not in the committee.
+    // A replica outside the committee does not count.
     world.reply(4, &bundle, &done(&[b"no"]));
     assert_eq!(world.take_events(), []);
     world.now = world.now.plus(3 * MS);
@@ -22,7 +22,7 @@ fn a_result_needs_f_plus_1_distinct_replicas() {
     let events = world.take_events();
     let [
         Event::Done {
-            bundle: told,
+            bundle: reported,
             answer: Answer::Results(results),
             requests: 1,
             submitted,
@@ -33,7 +33,7 @@ fn a_result_needs_f_plus_1_distinct_replicas() {
     else {
         panic!("{events:?}");
     };
-    assert_eq!(*told, ticket);
+    assert_eq!(*reported, ticket);
     assert_eq!(results.get(0), Some(b"yes" as &[u8]));
     assert_eq!(results.get(1), None);
     assert_eq!((*submitted, *sent), (Time(5 * MS), Time(5 * MS)));
@@ -42,16 +42,16 @@ fn a_result_needs_f_plus_1_distinct_replicas() {
     world.reply(1, &bundle, &done(&[b"no"]));
     assert_eq!(world.take_events(), []);
     assert_eq!(world.core.outstanding(), 0);
-    assert_eq!(world.core.deadline().map(|_| ()), Some(()), "may be early");
+    assert_eq!(world.core.deadline().map(|_| ()), Some(()), "the deadline may be early");
     world.pass(10_000 * MS);
     assert_eq!(world.core.deadline(), None);
     assert_eq!(world.receivers(), [] as [u16; 0]);
 }
 
-/// A liar names the honest result but sends other bytes: these must not be handed out, nor must they hide the
-/// honest ones.
+/// A liar names the honest result but sends other bytes. The client must not return them, and they must not hide the
+/// honest bytes.
 #[test]
-fn an_outcome_that_does_not_hash_to_its_digest_is_a_lie() {
+fn outcome_with_another_digest_than_it_names_is_a_lie() {
     for order in [[3u16, 0, 1], [0, 3, 1], [0, 1, 3]] {
         let mut world = World::open(settings());
         let (_, bundle) = world.send_one(b"op");
@@ -77,7 +77,8 @@ fn an_outcome_that_does_not_hash_to_its_digest_is_a_lie() {
     }
 }
 
-/// Replies about other content under the same number, other sessions, other clients or unknown numbers.
+/// Replies count only for this content: not for other content under the same number, other sessions, other clients or unknown
+/// numbers.
 #[test]
 fn only_replies_to_this_content_count() {
     let mut world = World::open(settings());
@@ -103,7 +104,7 @@ fn only_replies_to_this_content_count() {
 }
 
 #[test]
-fn attempts_are_told_with_counts() {
+fn attempts_are_described_with_counts() {
     let mut world = World::with(settings());
     world.link(0, LinkState::Up);
     let tried = |world: &World| world.core.tried(&|_| true);
@@ -115,19 +116,19 @@ fn attempts_are_told_with_counts() {
     let mut world = World::open(settings());
     assert_eq!(tried(&world), Tried { is_sent: false, text: "nothing was sent".to_owned() });
     let (ticket, bundle) = world.send_one(b"op");
-    let says = |world: &World, text: &str| {
+    let expect = |world: &World, text: &str| {
         let expected = Tried { is_sent: true, text: text.to_owned() };
         assert_eq!(world.core.tried(&|bundle| bundle == ticket), expected);
     };
-    says(&world, "sent to replica 0, none has answered");
+    expect(&world, "sent to replica 0, none has answered");
     world.pass(800 * MS);
-    says(&world, "sent to replicas 0, 1, 2, 3, 2 times, none has answered");
+    expect(&world, "sent to replicas 0, 1, 2, 3, 2 times, none has answered");
     world.refuse(1, &bundle, Refusal::Busy);
     world.refuse(2, &bundle, Refusal::Behind);
     world.refuse(3, &bundle, Refusal::Behind);
-    says(
+    expect(
         &world,
-        "sent to replicas 0, 1, 2, 3, 2 times: 1 says \"busy\", 2 say \"not that far yet\", 1 says nothing",
+        "sent to replicas 0, 1, 2, 3, 2 times: 1 refuses (busy), 2 refuse (it is behind), 1 has not answered",
     );
     world.reply(1, &bundle, &done(&[b"a"]));
     let digest = |outcome: &Outcome| {
@@ -135,23 +136,23 @@ fn attempts_are_told_with_counts() {
         quorate_types::digest::hex(&digest.0)[..8].to_owned()
     };
     let (a, b) = (digest(&done(&[b"a"])), digest(&done(&[b"b"])));
-    let rest = "2 say \"not that far yet\", 1 says nothing; 2 equal answers are needed";
-    says(&world, &format!("sent to replicas 0, 1, 2, 3, 2 times: 1 says digest {a}…, {rest}"));
+    let rest = "2 refuse (it is behind), 1 has not answered; 2 equal answers are needed";
+    expect(&world, &format!("sent to replicas 0, 1, 2, 3, 2 times: 1 reports digest {a}…, {rest}"));
     world.reply(2, &bundle, &done(&[b"b"]));
-    let rest = "1 says \"not that far yet\", 1 says nothing; 2 equal answers are needed";
-    says(
+    let rest = "1 refuses (it is behind), 1 has not answered; 2 equal answers are needed";
+    expect(
         &world,
         &format!(
-            "sent to replicas 0, 1, 2, 3, 2 times: replicas answer differently: 1 says digest {a}…, 1 says digest {b}…, {rest}"
+            "sent to replicas 0, 1, 2, 3, 2 times: replicas answer differently: 1 reports digest {a}…, 1 reports digest {b}…, {rest}"
         ),
     );
-    assert!(!world.core.tried(&|_| false).is_sent, "of others nothing is said");
+    assert!(!world.core.tried(&|_| false).is_sent, "bundles that were not asked for are not described");
 }
 
-/// The honest replicas first say that it is done, then (for a duplicate) that the result is forgotten, while
-/// their messages overtake each other: the result wins when f + 1 of them have said it.
+/// The honest replicas first report the result, and then (for a duplicate) that it is forgotten, while
+/// their messages overtake each other. The result wins once f + 1 replicas have reported it.
 #[test]
-fn a_later_answer_does_not_take_back_an_earlier_one() {
+fn later_answer_does_not_revoke_an_earlier_one() {
     let mut world = World::open(settings());
     let (_, bundle) = world.send_one(b"op");
     world.reply(0, &bundle, &done(&[b"r"]));
@@ -161,46 +162,46 @@ fn a_later_answer_does_not_take_back_an_earlier_one() {
 }
 
 #[test]
-fn a_replica_cannot_make_a_client_hold_many_outcomes() {
+fn outcomes_stored_for_one_replica_are_bounded() {
     let mut world = World::open(settings());
     let (_, bundle) = world.send_one(b"op");
     for i in 0..1_000u32 {
         world.reply(3, &bundle, &Outcome::Registered(i));
     }
     let held = Arc::from(Outcome::Registered(0).to_bytes());
-    let Slot::Flying(flight) = &mut world.core.slots[0] else { panic!() };
+    let BundleSlot::Flying(flight) = &mut world.core.slots[0] else { panic!() };
     let FromReplica::Reply(_, mut reply) = reply(&bundle, &Outcome::Registered(0), View(0), ReplicaId(0))
     else {
         unreachable!()
     };
-    // One of the first four is known: a second voice for it is believed without being hashed again.
+    // One of the first four is stored: a second reply for it is accepted without another hash.
     reply.outcome = Arc::from([].as_slice());
-    assert_eq!(flight.vote(ReplicaId(1), &reply, 2), flight::Vote::Believed(held));
-    // The others were never held: what claims them is judged anew.
+    assert_eq!(flight.count_reply(ReplicaId(1), &reply, 2), flight::ReplyEffect::Accepted(held));
+    // The others were never stored: a reply that claims one is checked anew.
     reply.result = ReplyBundle::result_digest(&Outcome::Registered(500).to_bytes());
-    assert_eq!(flight.vote(ReplicaId(1), &reply, 2), flight::Vote::Lie);
+    assert_eq!(flight.count_reply(ReplicaId(1), &reply, 2), flight::ReplyEffect::Lie);
     world.reply(0, &bundle, &done(&[b"r"]));
     world.reply(1, &bundle, &done(&[b"r"]));
     assert!(matches!(world.take_events()[..], [Event::Done { .. }]));
 }
 
 #[test]
-fn the_leader_guess_follows_f_plus_1_replicas() {
+fn leader_guess_follows_f_plus_1_replicas() {
     let mut world = World::open(settings());
     let view = |view, leader| (View(view), ReplicaId(leader));
-    let tell = |world: &mut World, from: u16, (view, leader)| {
+    let reply_in_view = |world: &mut World, from: u16, (view, leader)| {
         let (_, bundle) = world.send_one(b"x");
         world.handle(from, reply(&bundle, &done(&[b""]), view, leader));
         world.reply((from + 1) % 4, &bundle, &done(&[b""]));
         world.take_events();
     };
-    // One liar far ahead moves nothing.
+    // One liar in a far view does not move the guess.
     let mut guess = LeaderGuess::new(4, 2, ReplicaId(0));
     guess.note(ReplicaId(3), View(u64::MAX), ReplicaId(3));
     guess.note(ReplicaId(0), View(5), ReplicaId(1));
     assert_eq!(guess.get(), ReplicaId(1), "f + 1 have reached view 5, and one names its leader");
     guess.note(ReplicaId(1), View(5), ReplicaId(1));
-    // A liar in the right view with the wrong leader is outvoted; unknown leaders and voices are ignored.
+    // A liar in the right view with the wrong leader is outvoted; unknown leaders and unknown replicas are ignored.
     guess.note(ReplicaId(3), View(5), ReplicaId(3));
     assert_eq!(guess.get(), ReplicaId(1));
     guess.note(ReplicaId(3), View(6), ReplicaId(9));
@@ -210,8 +211,8 @@ fn the_leader_guess_follows_f_plus_1_replicas() {
     guess.note(ReplicaId(1), View(6), ReplicaId(2));
     assert_eq!(guess.get(), ReplicaId(2));
     // Through the core: bundles go to the new leader.
-    tell(&mut world, 1, view(3, 3));
-    tell(&mut world, 2, view(3, 3));
+    reply_in_view(&mut world, 1, view(3, 3));
+    reply_in_view(&mut world, 2, view(3, 3));
     assert_eq!(world.core.leader(), ReplicaId(3));
     world.submit(b"y");
     world.drain();
@@ -219,13 +220,13 @@ fn the_leader_guess_follows_f_plus_1_replicas() {
 }
 
 #[test]
-fn busy_is_backed_off_from_and_counted() {
+fn busy_refusal_postpones_the_bundle_and_is_counted() {
     let mut world = World::open(settings());
     let (_, bundle) = world.send_one(b"op");
     let mut waited = Vec::new();
     for _ in 0..5 {
         world.refuse(0, &bundle, Refusal::Busy);
-        world.refuse(0, &bundle, Refusal::Busy); // Twice is the same.
+        world.refuse(0, &bundle, Refusal::Busy); // A repeated refusal changes nothing.
         let before = world.now;
         while world.sent.is_empty() {
             world.pass(MS);
@@ -235,22 +236,22 @@ fn busy_is_backed_off_from_and_counted() {
     }
     assert_eq!(waited, [20, 40, 80, 160, 320]);
     assert_eq!(world.core.counters().busy, 10);
-    // All replicas may say it: it is no result.
+    // Even the refusals of all replicas are no result.
     for from in 0..4 {
         world.refuse(from, &bundle, Refusal::Busy);
     }
     assert_eq!(world.take_events(), []);
-    // The retry to all comes in its time all the same: one replica's word must not delay it.
+    // The retry to all happens on time all the same: one replica's refusal must not delay it.
     world.pass(800 * MS);
     assert!(world.receivers().contains(&1));
-    // The pause does not grow for ever: what has a higher number may wait for this one.
+    // The pause has a bound, because bundles with higher numbers may wait for this one.
     world.refuse(0, &bundle, Refusal::Busy);
     world.pass(320 * MS);
     assert!(world.receivers().contains(&0));
 }
 
 #[test]
-fn a_leader_that_lags_is_asked_again_soon() {
+fn leader_that_is_behind_receives_the_bundle_again_soon() {
     let mut world = World::open(settings());
     let (_, bundle) = world.send_one(b"op");
     world.refuse(0, &bundle, Refusal::Behind);
@@ -262,9 +263,9 @@ fn a_leader_that_lags_is_asked_again_soon() {
     assert_eq!(world.take_events(), []);
 }
 
-/// What too many have too much to do for is asked of the leader alone, until the next retry. One may lie about it.
+/// A bundle that more than f replicas refuse as busy goes to the leader alone, until the next retry. One refusal may be a lie.
 #[test]
-fn where_all_are_busy_the_leader_alone_is_asked_again() {
+fn busy_cluster_receives_the_bundle_again_at_the_leader_alone() {
     for (busy, asked) in [(1, vec![0, 1, 2, 3]), (2, vec![0])] {
         let mut world = World::open(settings());
         let (_, bundle) = world.send_one(b"op");
@@ -272,15 +273,15 @@ fn where_all_are_busy_the_leader_alone_is_asked_again() {
         assert_eq!(world.receivers(), [0, 1, 2, 3]);
         (0..busy).for_each(|from| world.refuse(from, &bundle, Refusal::Busy));
         world.pass(20 * MS);
-        assert_eq!(world.receivers(), asked, "{busy} say that they are busy");
+        assert_eq!(world.receivers(), asked, "{busy} replicas are busy");
         world.pass(800 * MS);
         assert!(world.receivers().ends_with(&[0, 1, 2, 3]));
     }
 }
 
-/// After a power cut no replica may have executed yet what opened the session. They will.
+/// After a power cut no replica may have executed the opening of the session yet. All of them will.
 #[test]
-fn replicas_that_all_lag_fail_nothing() {
+fn refusals_of_replicas_that_are_behind_fail_no_bundle() {
     for why in [Refusal::Behind, Refusal::OutOfWindow] {
         let mut world = World::open(settings());
         let (_, bundle) = world.send_one(b"op");
@@ -319,14 +320,14 @@ fn one_lying_refusal_changes_no_result() {
 }
 
 #[test]
-fn a_bundle_that_all_refuse_fails() {
+fn bundle_fails_when_all_replicas_refuse_it() {
     let mut world = World::open(settings());
     let (ticket, bundle) = world.send_one(b"op");
     let (other, _) = world.send_one(b"other");
     for from in [0, 1, 2, 3] {
         world.refuse(from, &bundle, Refusal::BadSignature);
     }
-    // The first refusal came before all were asked: three distinct ones after that decide.
+    // The first refusal came before the bundle went to all: three distinct refusals after that decide.
     let why = Failure::Refused(Refusal::BadSignature);
     let events = world.take_events();
     assert_eq!(
@@ -341,7 +342,7 @@ fn a_bundle_that_all_refuse_fails() {
 }
 
 #[test]
-fn every_outcome_has_its_failure() {
+fn every_outcome_maps_to_its_failure() {
     for (outcome, expected, fate, lost) in [
         (Outcome::Forgotten, Failure::Forgotten, Fate::Unknown, false),
         (Outcome::TooLarge, Failure::TooLarge(1 << 20), Fate::Executed, false),
@@ -367,7 +368,7 @@ fn every_outcome_has_its_failure() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// f replicas say anything at any time, the others answer honestly in any order, links come and go: every
+    /// f replicas send anything at any time, the others answer honestly in any order, and links come and go. Every
     /// operation gets its own honest result exactly once.
     #[test]
     fn liars_change_no_result(seed in any::<u64>()) {
@@ -376,7 +377,7 @@ proptest! {
         let n = 3 * f + 1;
         let mut world = World::open(Settings { n, f, client_window: 8, ..settings() });
         let liars: Vec<u16> = (0..f).map(|i| (n - 1 - i) as u16).collect();
-        // What each honest replica will still say.
+        // Messages that each honest replica will still send.
         let mut honest: Vec<(u16, Bundle)> = Vec::new();
         let mut seen: BTreeSet<(u16, BundleNo)> = BTreeSet::new();
         let mut known: Vec<Bundle> = Vec::new();
@@ -392,7 +393,7 @@ proptest! {
             for (to, frame) in world.take_sent() {
                 let bundle = world.parse(&frame);
                 known.push(bundle.clone());
-                // A replica passes on what it gets: all honest ones execute it, and answer once.
+                // A replica forwards each bundle: all honest ones execute it, and answer once.
                 if !liars.contains(&to.0) {
                     for id in (0..n as u16).filter(|id| !liars.contains(id)) {
                         if seen.insert((id, bundle.number())) {
@@ -416,12 +417,12 @@ proptest! {
             }
             world.pass(rng.below(50 * MS));
             for event in world.take_events() {
-                let Event::Done { bundle, answer: Answer::Results(told), requests, .. } = event else {
+                let Event::Done { bundle, answer: Answer::Results(reported), requests, .. } = event else {
                     panic!("seed {seed}: {event:?}");
                 };
                 for index in 0..requests {
-                    let again = results.insert(Ticket { bundle, index }, told.get(index).unwrap().to_vec());
-                    prop_assert_eq!(again, None, "told twice");
+                    let again = results.insert(Ticket { bundle, index }, reported.get(index).unwrap().to_vec());
+                    prop_assert_eq!(again, None, "reported twice");
                 }
             }
         }
@@ -459,9 +460,9 @@ fn lie(world: &mut World, rng: &mut Rng, liars: &[u16], bundle: &Bundle) {
     }
 }
 
-/// Additive increase, multiplicative decrease: who hears `Busy` has less in flight, and more again when it is answered.
+/// Additive increase, multiplicative decrease: `Busy` reduces the bundles in flight, and answers increase them again.
 #[test]
-fn a_client_keeps_to_what_a_busy_cluster_takes() {
+fn client_adapts_its_bundles_in_flight_to_a_busy_cluster() {
     let mut world = World::open(settings());
     let bundles: Vec<Bundle> = (0..4u8).map(|op| world.send_one(&[op]).1).collect();
     world.refuse(0, &bundles[3], Refusal::Busy);
@@ -476,9 +477,9 @@ fn a_client_keeps_to_what_a_busy_cluster_takes() {
     assert_eq!(world.receivers(), [0]);
 }
 
-/// A thousand clients with many requests each must not ask for all of them again and again.
+/// A thousand clients with many requests each must not send all of them again and again.
 #[test]
-fn what_is_put_off_comes_again_within_the_allowance() {
+fn postponed_bundles_are_sent_again_within_the_allowance() {
     let mut world = World::open(settings());
     let bundles: Vec<Bundle> = (0..4u8).map(|op| world.send_one(&[op]).1).collect();
     for round in 0..4 {

@@ -2,9 +2,9 @@ use super::*;
 use quorate_types::bundle::BUNDLE_HEADER_BYTES;
 
 #[test]
-fn what_waits_travels_together() {
+fn waiting_operations_share_a_bundle() {
     let mut world = World::open(settings());
-    // A lone operation leaves at once; those submitted between two polls share a bundle.
+    // A single operation leaves at once; operations submitted between two polls share a bundle.
     let (_, first) = world.send_one(b"a");
     assert_eq!(first.request_count(), 1);
     let tickets: Vec<Ticket> = (0..5u8).map(|i| world.submit(&[i])).collect();
@@ -13,7 +13,7 @@ fn what_waits_travels_together() {
     let sent = world.take_sent();
     assert_eq!(sent.len(), 1);
     assert_eq!(world.parse(&sent[0].1).request_count(), 5);
-    // With four in flight the rest is collected, in order, and leaves as one bundle when there is room.
+    // With four bundles in flight the other operations are collected, in order, and leave as one bundle when there is room.
     for i in 0..2u8 {
         world.send_one(&[i]);
     }
@@ -35,7 +35,7 @@ fn too_large(what: Size, most: u32) -> SubmitError {
 }
 
 #[test]
-fn limits_of_the_cluster_are_kept() {
+fn bundles_stay_within_the_limits_of_the_cluster() {
     let mut tight = settings();
     tight.limits.request_bytes_max = 100;
     tight.limits.bundle_requests_max = 3;
@@ -53,7 +53,7 @@ fn limits_of_the_cluster_are_kept() {
     let text = "an operation of 101 bytes exceeds request_bytes_max of the cluster, which is 100";
     assert_eq!(refused.to_string(), text);
     assert_eq!(world.core.submit_bundle(world.now, []), Err(SubmitError::Empty));
-    // Bytes and counts both close a bundle.
+    // The limits on bytes and on operations both close a bundle.
     for length in [90, 90, 90, 1, 1, 1] {
         world.submit(&vec![0; length]);
     }
@@ -92,7 +92,7 @@ fn retries_go_to_all_with_the_same_bytes_and_doubling_pauses() {
 }
 
 #[test]
-fn without_authentication_retries_are_unsigned_too() {
+fn retries_without_client_authentication_are_unsigned() {
     let mut world = World::open(Settings { client_auth: ClientAuth::None, ..settings() });
     world.submit(b"op");
     world.pass(800 * MS);
@@ -106,7 +106,7 @@ fn without_authentication_retries_are_unsigned_too() {
 }
 
 #[test]
-fn a_closed_connection_to_the_leader_sends_everything_to_all() {
+fn lost_connection_to_the_leader_sends_all_bundles_to_all() {
     let mut world = World::open(settings());
     world.send_one(b"a");
     world.send_one(b"b");
@@ -116,11 +116,11 @@ fn a_closed_connection_to_the_leader_sends_everything_to_all() {
     assert_eq!(world.receivers(), [1, 3, 1, 3], "both bundles, at once, to who can be reached");
     world.link(0, LinkState::Down);
     assert_eq!(world.receivers(), [], "once");
-    // A new bundle does not wait for the dead leader either.
+    // A new bundle does not wait for the dead leader.
     world.submit(b"c");
     world.drain();
     assert_eq!(world.receivers(), [1, 3]);
-    // Who comes back gets what it may have missed.
+    // A replica that reconnects receives the bundles that it may have missed.
     world.link(2, LinkState::Up);
     assert_eq!(world.receivers(), [2, 2, 2]);
     world.link(0, LinkState::Up);
@@ -128,7 +128,7 @@ fn a_closed_connection_to_the_leader_sends_everything_to_all() {
 }
 
 #[test]
-fn at_the_start_bundles_wait_for_the_leaders_connection() {
+fn first_bundles_wait_for_the_connection_to_the_leader() {
     let mut world = World::with(settings());
     world.core.open(world.now, NONCE);
     world.drain();
@@ -137,7 +137,7 @@ fn at_the_start_bundles_wait_for_the_leaders_connection() {
     assert_eq!(world.receivers(), []);
     world.link(0, LinkState::Up);
     assert_eq!(world.receivers(), [0]);
-    // What is executed before the last connection stands would be answered to nobody: it is asked for.
+    // Replies to an execution before this connection was up reached no connection, so the client sends the bundle.
     world.link(3, LinkState::Up);
     assert_eq!(world.receivers(), [3]);
     world.link(3, LinkState::Down);

@@ -1,8 +1,8 @@
 use super::*;
 
 #[test]
-fn an_unregistered_client_hears_of_it_at_once() {
-    // By execution …
+fn unregistered_client_fails_at_once() {
+    // The outcome reports it …
     let mut world = World::with(settings());
     for id in 0..4 {
         world.link(id, LinkState::Up);
@@ -13,7 +13,7 @@ fn an_unregistered_client_hears_of_it_at_once() {
     world.reply(1, &open, &Outcome::NotRegistered);
     world.reply(2, &open, &Outcome::NotRegistered);
     assert_eq!(world.take_events(), [Event::OpenFailed(Failure::NotRegistered)]);
-    // … and by the refusals of all that can be waited for.
+    // … and so do the refusals of all replicas that can be waited for.
     world.core.open(world.now, NONCE + 1);
     world.take_sent();
     world.drain();
@@ -22,7 +22,7 @@ fn an_unregistered_client_hears_of_it_at_once() {
         world.refuse(from, &open, Refusal::NotRegistered);
     }
     assert_eq!(world.take_events(), [Event::OpenFailed(Failure::NotRegistered)]);
-    // What waits can be given up.
+    // Waiting operations can be abandoned.
     let ticket = world.submit(b"op");
     world.core.abandon(world.now);
     world.drain();
@@ -33,7 +33,7 @@ fn an_unregistered_client_hears_of_it_at_once() {
 }
 
 #[test]
-fn a_lost_session_fails_what_may_have_been_executed_and_keeps_what_was_not_sent() {
+fn lost_session_fails_possibly_executed_bundles_and_keeps_unsent_ones() {
     let mut world = World::open(settings());
     let sent: Vec<(u64, Bundle)> = (0..4u8).map(|i| world.send_one(&[i])).collect();
     let waiting = world.submit(b"waits");
@@ -55,11 +55,11 @@ fn a_lost_session_fails_what_may_have_been_executed_and_keeps_what_was_not_sent(
         .collect();
     assert_eq!(failed, sent.iter().map(|(ticket, _)| *ticket).collect());
     assert_eq!(events.len(), 5);
-    // Nothing of the old session is sent again, however long it takes.
+    // No bundle of the old session is ever sent again.
     world.take_sent();
     world.pass(60_000 * MS);
     assert_eq!(world.take_sent(), []);
-    // Late replies to it change nothing, the new session counts from 1 again.
+    // Late replies to the old session change nothing, and the new session counts from 1 again.
     world.reply(0, &sent[0].1, &done(&[b""]));
     world.reply(1, &sent[0].1, &done(&[b""]));
     assert_eq!(world.take_events(), []);
@@ -81,11 +81,11 @@ fn a_lost_session_fails_what_may_have_been_executed_and_keeps_what_was_not_sent(
 }
 
 #[test]
-fn the_window_is_never_left() {
+fn bundle_numbers_stay_within_the_window() {
     let mut wide = settings();
     (wide.client_window, wide.in_flight_max) = (8, 100);
     let mut world = World::open(wide);
-    // The slow start is over.
+    // The slow start ends.
     let mut bundles: Vec<Bundle> = (0..4u8).map(|i| world.send_one(&[i]).1).collect();
     for bundle in bundles.drain(..) {
         (0..2).for_each(|from| world.reply(from, &bundle, &done(&[b""])));
@@ -95,7 +95,7 @@ fn the_window_is_never_left() {
     world.submit(b"ninth");
     world.drain();
     assert_eq!(world.take_sent(), []);
-    // Answers above a gap do not move the floor; the answer to the oldest does.
+    // Answers above a gap do not move the floor; the answer to the oldest bundle does.
     for bundle in &bundles[1..] {
         world.reply(0, bundle, &done(&[b""]));
         world.reply(1, bundle, &done(&[b""]));
@@ -108,7 +108,7 @@ fn the_window_is_never_left() {
 }
 
 #[test]
-fn prepared_bundles_are_sent_as_they_were_made() {
+fn prepared_bundle_is_sent_unchanged() {
     let mut world = World::with(settings());
     assert_eq!(world.core.prepare([b"x" as &[u8]]).err(), Some(SubmitError::NoSession));
     let mut world = World::open(settings());
@@ -138,7 +138,7 @@ fn prepared_bundles_are_sent_as_they_were_made() {
         answered += 1;
     }
     assert_eq!(world.take_events().len(), 40);
-    // One of a session that is gone is given back.
+    // A prepared bundle of a lost session is given back.
     let stale = world.core.prepare([b"x" as &[u8]]).unwrap();
     let (_, bundle) = world.send_one(b"op");
     world.reply(0, &bundle, &Outcome::NoSession);
@@ -150,7 +150,7 @@ fn prepared_bundles_are_sent_as_they_were_made() {
 }
 
 #[test]
-fn the_admin_registers_keys() {
+fn admin_client_registers_keys() {
     let mut world = World::open(settings());
     let keys = (0..1_000u32).map(|i| {
         let mut key = [7; 32];

@@ -1,29 +1,26 @@
-//! Keys and values as a command line gives them: as words, from a file, or from standard input.
+//! Keys and values of `quorate kv`: words of the command line, files, or standard input.
 
-use super::Action;
+use super::action::Action;
+use crate::commands::input::ByteReader;
 use crate::exit::Failure;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::io::Read;
 
-/// The bytes that an action works with.
+/// The bytes of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Inputs {
-    /// The value that a key is given.
+    /// The new value of a key.
     pub(super) value: Vec<u8>,
-    /// The value that a key is expected to have; `None`: no value.
+    /// The expected value of a key; `None`: no value.
     pub(super) expect: Option<Vec<u8>>,
 }
 
 impl Inputs {
-    /// Reads what an action needs, none of it longer than `limit` bytes.
+    /// Reads the bytes of an operation, none of them longer than `limit`.
     ///
     /// # Errors
     /// When the words do not fit together, or a file cannot be read or is too long.
     pub(super) fn of(action: &Action, limit: u32, stdin: &mut dyn Read) -> Result<Self, Failure> {
-        let mut reader = Reader { limit, stdin: Some(stdin) };
+        let mut reader = ByteReader::new(limit, stdin);
         match action {
             Action::Put { value, file, .. } => {
                 let value = reader.take(value.as_deref(), file.as_deref())?;
@@ -46,45 +43,5 @@ impl Inputs {
                 Ok(Self::default())
             }
         }
-    }
-}
-
-struct Reader<'a> {
-    limit: u32,
-    /// `None` once it was read.
-    stdin: Option<&'a mut dyn Read>,
-}
-
-impl Reader<'_> {
-    fn take(&mut self, word: Option<&OsStr>, file: Option<&Path>) -> Result<Vec<u8>, Failure> {
-        match (word, file) {
-            (Some(word), None) if word == "-" => self.standard_input(),
-            (None, Some(file)) if file == Path::new("-") => self.standard_input(),
-            (None, Some(file)) => {
-                let failed = |error: io::Error| Failure::usage(format!("{}: {error}", file.display()));
-                let mut opened = File::open(file).map_err(failed)?;
-                all_of(&mut opened, self.limit, &file.display().to_string())
-            }
-            (word, _) => Ok(word.map(|word| word.as_bytes().to_vec()).unwrap_or_default()),
-        }
-    }
-
-    fn standard_input(&mut self) -> Result<Vec<u8>, Failure> {
-        let Some(stdin) = self.stdin.take() else {
-            return Err(Failure::usage("-: standard input can be read only once"));
-        };
-        all_of(stdin, self.limit, "standard input")
-    }
-}
-
-/// A value that the cluster would refuse is not read to its end.
-fn all_of(from: &mut dyn Read, limit: u32, name: &str) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let read = from.take(u64::from(limit).saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    if u32::try_from(bytes.len()).is_ok_and(|length| length <= limit) {
-        Ok(bytes)
-    } else {
-        Err(Failure::usage(format!("{name}: more than {limit} bytes, the cluster's request_bytes_max")))
     }
 }

@@ -1,9 +1,9 @@
-//! How keys and values are printed: as they are for programs, escaped where somebody reads them.
+//! Keys and values in print: as they are for programs, escaped for people.
 
+use crate::commands::escape::{escaped, text};
 use crate::exit::Failure;
 use crate::out;
 use quorate_app::{KvOp, KvResult};
-use quorate_types::digest::hex;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -62,41 +62,6 @@ fn lines(entries: &[(Vec<u8>, Vec<u8>)]) -> String {
     text
 }
 
-/// Bytes as text that no terminal obeys and that differs for different bytes: `\\`, `\n`, `\r`, `\t`, `\xHH` for each byte that
-/// is no text, and `\u{H}` for a character that is not seen as itself.
-pub(super) fn escaped(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\\' => text.push_str("\\\\"),
-                '\n' => text.push_str("\\n"),
-                '\r' => text.push_str("\\r"),
-                '\t' => text.push_str("\\t"),
-                hidden if is_hidden(hidden) => {
-                    let _ = write!(text, "\\u{{{:x}}}", u32::from(hidden));
-                }
-                seen => text.push(seen),
-            }
-        }
-        for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    }
-    text
-}
-
-/// Characters that control a terminal, or the order in which it shows others.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
-/// Text where the bytes are text, else their hexadecimal digits in an object.
-fn text(bytes: &[u8]) -> Value {
-    std::str::from_utf8(bytes).map_or_else(|_| json!({ "hex": hex(bytes) }), Value::from)
-}
-
 /// `{"kind", "key", "result"}`: `get` and `incr` result in the value or null, `put` and `del` in "ok", `cas` in
 /// "ok" or "no".
 pub(super) fn to_json(op: &KvOp<'_>, result: &KvResult) -> Value {
@@ -132,29 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_safe_and_differ_for_different_bytes() {
-        let cases: [(&[u8], &str); 9] = [
-            (b"plain text", "plain text"),
-            ("Grüße".as_bytes(), "Grüße"),
-            (b"\x1b[2J", "\\u{1b}[2J"),
-            (b"a\tb\nc\r", "a\\tb\\nc\\r"),
-            (b"\\x00", "\\\\x00"),
-            (b"\0", "\\u{0}"),
-            (b"\xff\x00", "\\xff\\u{0}"),
-            ("\u{9b}1m".as_bytes(), "\\u{9b}1m"),
-            ("\u{202e}".as_bytes(), "\\u{202e}"),
-        ];
-        for (bytes, expected) in cases {
-            assert_eq!(escaped(bytes), expected);
-        }
-        let all: std::collections::BTreeSet<String> =
-            (0..=u16::MAX).map(|pair| escaped(&pair.to_be_bytes())).collect();
-        assert_eq!(all.len(), 1 << 16, "no two pairs of bytes look alike");
-        assert!(all.iter().all(|text| !text.chars().any(char::is_control)));
-    }
-
-    #[test]
-    fn an_entry_is_one_line() {
+    fn entry_is_one_line() {
         let entries = vec![(b"a\n".to_vec(), b"\t1".to_vec()), (b"b".to_vec(), vec![0xff])];
         assert_eq!(lines(&entries), "a\\n\t\\t1\nb\t\\xff\n");
     }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::pbft::{
-    Certified, Entry, Evidence, Missing, NewView, PbftRecord, SignedMessage, Standing, ViewChange,
+    BlockClaim, Certified, EntryProof, MissingAtHeight, NewView, PbftRecord, SignedMessage, StatusReport,
+    ViewChange,
 };
 use proptest::prelude::*;
 use quorate_consensus::{Certificate, CheckpointProof, Signed};
@@ -37,17 +38,14 @@ fn sets() -> impl Strategy<Value = ReplicaSet> {
     prop::collection::vec(0u16..256, 0..8).prop_map(|ids| ids.into_iter().map(ReplicaId).collect())
 }
 
-fn missing() -> impl Strategy<Value = Missing> {
-    (any::<u64>(), any::<bool>(), sets(), sets()).prop_map(|(height, proposal, prepares, commits)| Missing {
-        height: Height(height),
-        proposal,
-        prepares,
-        commits,
+fn missing() -> impl Strategy<Value = MissingAtHeight> {
+    (any::<u64>(), any::<bool>(), sets(), sets()).prop_map(|(height, proposal, prepares, commits)| {
+        MissingAtHeight { height: Height(height), proposal, prepares, commits }
     })
 }
 
-fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    let entry = (any::<u64>(), digests(), any::<u64>()).prop_map(|(height, block, view)| Entry {
+fn entries() -> impl Strategy<Value = Vec<BlockClaim>> {
+    let entry = (any::<u64>(), digests(), any::<u64>()).prop_map(|(height, block, view)| BlockClaim {
         height: Height(height),
         block: BlockId(block),
         view: View(view),
@@ -103,12 +101,12 @@ fn new_views() -> impl Strategy<Value = NewView> {
     })
 }
 
-fn evidence() -> impl Strategy<Value = Evidence> {
+fn entry_proofs() -> impl Strategy<Value = EntryProof> {
     prop_oneof![
-        Just(Evidence::Nothing),
-        signed_changes().prop_map(Evidence::ViewChanges),
+        Just(EntryProof::Nothing),
+        signed_changes().prop_map(EntryProof::ViewChanges),
         (new_views(), any::<u16>(), signature()).prop_map(|(body, by, signature)| {
-            Evidence::NewView(Box::new(Signed { body, by: ReplicaId(by), signature }))
+            EntryProof::NewView(Box::new(Signed { body, by: ReplicaId(by), signature }))
         }),
     ]
 }
@@ -122,7 +120,7 @@ fn messages() -> impl Strategy<Value = PbftMessage> {
         votes().prop_map(PbftMessage::Prepare),
         votes().prop_map(PbftMessage::Commit),
         status.prop_map(|(view, normal, stable, executed, missing)| {
-            PbftMessage::Status(Standing {
+            PbftMessage::Status(StatusReport {
                 view: View(view),
                 normal,
                 stable: Height(stable),
@@ -133,8 +131,8 @@ fn messages() -> impl Strategy<Value = PbftMessage> {
         changes().prop_map(|change| PbftMessage::ViewChange(Box::new(change))),
         new_views().prop_map(|new| PbftMessage::NewView(Box::new(new))),
         (any::<u64>(), any::<bool>()).prop_map(|(view, on)| PbftMessage::Suspect { view: View(view), on }),
-        (any::<u64>(), evidence())
-            .prop_map(|(view, evidence)| PbftMessage::Entry { view: View(view), evidence }),
+        (any::<u64>(), entry_proofs())
+            .prop_map(|(view, proof)| PbftMessage::Entry { view: View(view), proof }),
     ]
 }
 
@@ -150,7 +148,7 @@ proptest! {
         prop_assert_eq!(PbftMessage::from_bytes(&encode(&message)), Ok(message));
     }
 
-    /// Variant S reads the same words, and one more.
+    /// Variant S has the same messages and one more.
     #[test]
     fn signed_messages_round_trip(message in messages(), vote in votes()) {
         prop_assert_eq!(SignedMessage::from_bytes(&encode(&message)), Ok(SignedMessage(message)));
@@ -170,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn what_decodes_has_one_encoding(bytes in prop::collection::vec(any::<u8>(), 0..400), tag in 0u8..9) {
+    fn decoded_message_has_one_encoding(bytes in prop::collection::vec(any::<u8>(), 0..400), tag in 0u8..9) {
         let mut bytes = bytes;
         bytes.insert(0, tag);
         if let Ok(message) = PbftMessage::from_bytes(&bytes) {
@@ -185,7 +183,7 @@ proptest! {
         bytes[at] ^= flip;
         if let Ok(other) = PbftMessage::from_bytes(&bytes) {
             prop_assert_eq!(encode(&other), bytes.clone());
-            // A handler that sees it may refuse it, and nothing worse.
+            // A handler may refuse the message, but must not panic.
             let mut backup = open(1, 4);
             let _ = backup.deliver(ReplicaId(3), PbftMessage::from_bytes(&bytes).unwrap());
             let _ = backup.deliver(LEADER, other);
@@ -205,7 +203,7 @@ proptest! {
         prop_assert!(PbftRecord::from_bytes(&bytes).is_err());
     }
 
-    /// A subject binds all of a message: whatever differs is another statement.
+    /// A subject binds all of a message: messages that differ make different statements.
     #[test]
     fn statements_bind_everything(first in changes(), second in changes(), one in new_views(), two in new_views()) {
         prop_assert_eq!(first == second, first.statement() == second.statement());
@@ -234,10 +232,10 @@ fn records() -> impl Strategy<Value = PbftRecord> {
                 certified: certified.map(Box::new),
             }
         }),
-        (any::<u64>(), any::<bool>(), evidence()).prop_map(|(view, normal, evidence)| PbftRecord::Entered {
+        (any::<u64>(), any::<bool>(), entry_proofs()).prop_map(|(view, normal, proof)| PbftRecord::Entered {
             view: View(view),
             normal,
-            evidence,
+            proof,
         }),
         changes().prop_map(|change| PbftRecord::ViewChange(Box::new(change))),
         new_views().prop_map(|new| PbftRecord::NewView(Box::new(new))),
@@ -246,14 +244,14 @@ fn records() -> impl Strategy<Value = PbftRecord> {
 
 #[test]
 fn a_status_names_a_bounded_number_of_heights() {
-    let missing = Missing {
+    let missing = MissingAtHeight {
         height: Height(1),
         proposal: true,
         prepares: ReplicaSet::EMPTY,
         commits: ReplicaSet::EMPTY,
     };
     let status = |count| {
-        encode(&PbftMessage::Status(Standing {
+        encode(&PbftMessage::Status(StatusReport {
             view: View(1),
             normal: true,
             stable: Height(0),

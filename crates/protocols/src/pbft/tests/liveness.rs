@@ -1,4 +1,4 @@
-//! Views come together again, whatever was lost.
+//! Honest replicas meet in one view again after any loss.
 
 use super::selection::change;
 use super::*;
@@ -18,7 +18,7 @@ fn params() -> PbftParams {
     }
 }
 
-/// Time passes until every one of `ids` has executed something new, at most as long as the protocol promises.
+/// Ticks until each of `ids` has executed a new height, at most for the recovery time of the protocol.
 fn heal(cluster: &mut Cluster<Pbft>, n: usize, ids: &[u16], what: &str) {
     let healed = Healed { delta_ns: 0, outage_ns: 0, client_retry_ns: 0, fetch_ns: 0, restarted: 0 };
     let bound = <Pbft>::recovery(&params(), &setup(n).committee::<Pbft>(), &healed).0;
@@ -44,8 +44,8 @@ fn heal(cluster: &mut Cluster<Pbft>, n: usize, ids: &[u16], what: &str) {
     }
 }
 
-/// Scenario 22: n = 7, two silent, one honest replica two views ahead of the others. They need its view change for
-/// their timer, because they are four and it will not come back.
+/// Scenario 22: n = 7, two silent replicas, one honest replica two views ahead of the others. The four others need its
+/// view change for their timer, because it will not return to their view.
 #[test]
 fn s22_one_replica_two_views_ahead() {
     let mut cluster = Cluster::<Pbft>::open(setup(7), &params()).unwrap();
@@ -60,7 +60,7 @@ fn s22_one_replica_two_views_ahead() {
     assert_eq!(cluster.at(ReplicaId(4)).status().view, View(2));
     cluster.stop(LEADER);
     cluster.restart(LEADER).unwrap();
-    // The leader of view 0 proposes nothing: it has no bundle.
+    // The leader of view 0 has no bundle and proposes nothing.
     for id in 0..4 {
         cluster.at(ReplicaId(id)).waits(Some(Time(0)), false);
     }

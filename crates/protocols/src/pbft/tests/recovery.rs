@@ -1,5 +1,5 @@
 use super::*;
-use crate::pbft::{Missing, Standing};
+use crate::pbft::{MissingAtHeight, StatusReport};
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Examined, Healed, LinkEvent, OpenError, Ready};
 use quorate_types::ReplicaSet;
@@ -12,8 +12,7 @@ fn cluster() -> Cluster<Pbft> {
     Cluster::open(setup(4), &params).unwrap()
 }
 
-/// Ticks until every replica has executed everything up to `height`, at most as long as `Examined::recovery`
-/// says.
+/// Ticks until every replica has executed all heights up to `height`, at most for `Examined::recovery`.
 fn heal(cluster: &mut Cluster<Pbft>, height: Height, what: &str) {
     let params = PbftParams { status_ms: STATUS_MS, idle_status_ms: 1_000, ..PbftParams::default() };
     let healed = Healed { delta_ns: 0, outage_ns: 0, client_retry_ns: 0, fetch_ns: 0, restarted: 0 };
@@ -29,8 +28,8 @@ fn heal(cluster: &mut Cluster<Pbft>, height: Height, what: &str) {
 }
 
 #[test]
-fn q3_restart_says_identical_things_only() {
-    // A backup. What was not durable was never said, so another block may be accepted …
+fn q3_restart_repeats_identical_messages_only() {
+    // A backup. A PREPARE that was not durable has never left, so the replica may accept another block …
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(1, 7));
     backup.crash().unwrap();
@@ -39,7 +38,7 @@ fn q3_restart_says_identical_things_only() {
     take(&mut backup, 0, pre_prepare(1, 8));
     backup.settle();
     assert_eq!(sent(&mut backup), to_all([prepare(1, 8)]));
-    // … and what was durable is said again and binds.
+    // … and a durable one is sent again and binds.
     backup.crash().unwrap();
     backup.settle();
     assert_eq!(sent(&mut backup), to_all([prepare(1, 8)]));
@@ -56,7 +55,7 @@ fn q3_restart_says_identical_things_only() {
         take(&mut backup, from, commit(0, 1, 8));
     }
     assert_eq!(decided(&mut backup), [(1, block(1, 8).id())]);
-    // Decided heights are left alone; whoever lacks them asks.
+    // Messages of decided heights are not sent again; laggards ask for them.
     backup.log_decided(Height(1), block(1, 8).id());
     backup.sync();
     backup.crash().unwrap();
@@ -70,7 +69,7 @@ fn q3_a_restarted_leader_proposes_the_same() {
     leader.offer([payload(7), payload(8)]);
     leader.crash().unwrap();
     leader.settle();
-    assert_eq!(sent(&mut leader), [], "never durable, never sent");
+    assert_eq!(sent(&mut leader), [], "a proposal that was not durable has never left");
     leader.offer([payload(9)]);
     leader.settle();
     assert_eq!(sent(&mut leader), to_all([pre_prepare(1, 9)]));
@@ -80,12 +79,12 @@ fn q3_a_restarted_leader_proposes_the_same() {
     leader.offer([payload(10)]);
     leader.settle();
     assert_eq!(sent(&mut leader), to_all([pre_prepare(2, 10)]), "height 1 is taken");
-    // A height that others have decided meanwhile is left alone.
+    // Messages of a height that others have decided meanwhile are not sent again.
     leader.decide(Height(3), block(3, 1).id());
     leader.offer([payload(11)]);
     leader.settle();
     assert_eq!(sent(&mut leader), to_all([pre_prepare(4, 11)]));
-    // Its proposal counts again: two PREPAREs are Q - 1.
+    // The own proposal counts again: two PREPAREs are Q - 1.
     for from in [1, 3] {
         take(&mut leader, from, prepare(1, 9));
     }
@@ -94,7 +93,7 @@ fn q3_a_restarted_leader_proposes_the_same() {
 }
 
 #[test]
-fn a_missing_own_proposal_is_damage() {
+fn open_refuses_a_log_without_the_own_proposal() {
     let mut leader = open(0, 4);
     leader.offer([payload(7)]);
     leader.settle();
@@ -102,8 +101,8 @@ fn a_missing_own_proposal_is_damage() {
     assert!(matches!(leader.crash(), Err(OpenError::Past(_))));
 }
 
-fn standing(missing: Vec<Missing>) -> PbftMessage {
-    PbftMessage::Status(Standing {
+fn standing(missing: Vec<MissingAtHeight>) -> PbftMessage {
+    PbftMessage::Status(StatusReport {
         view: View::ZERO,
         normal: true,
         stable: Height::ZERO,
@@ -112,9 +111,9 @@ fn standing(missing: Vec<Missing>) -> PbftMessage {
     })
 }
 
-fn lacks(height: u64, proposal: bool, prepares: &[u16], commits: &[u16]) -> Missing {
+fn lacks(height: u64, proposal: bool, prepares: &[u16], commits: &[u16]) -> MissingAtHeight {
     let set = |ids: &[u16]| ids.iter().copied().map(ReplicaId).collect::<ReplicaSet>();
-    Missing { height: Height(height), proposal, prepares: set(prepares), commits: set(commits) }
+    MissingAtHeight { height: Height(height), proposal, prepares: set(prepares), commits: set(commits) }
 }
 
 #[test]
@@ -127,22 +126,22 @@ fn r1_status_is_answered_by_the_author() {
     let to_3 = |messages: Vec<PbftMessage>| -> Vec<(To, PbftMessage)> {
         messages.into_iter().map(|message| (To::One(ReplicaId(3)), message)).collect()
     };
-    // All that replica 3 lacks and this one said; the proposal and the others' votes are not its words.
+    // Those own messages that replica 3 lacks; the proposal and the votes of others have other authors.
     take(&mut backup, 3, standing(vec![lacks(1, true, &[1, 2], &[0, 1, 2]), lacks(2, true, &[1], &[1])]));
     backup.settle();
     assert_eq!(sent(&mut backup), to_3(vec![prepare(1, 7), commit(0, 1, 7)]));
-    // One answer in half a period, however often it is asked.
+    // One answer in half a period.
     let again = || standing(vec![lacks(1, false, &[], &[1])]);
     assert_eq!(backup.deliver(ReplicaId(3), again()), Err(Reject::NotNow("status_too_soon")));
     backup.advance(500 * MS);
     take(&mut backup, 3, again());
     backup.settle();
-    assert_eq!(sent(&mut backup), to_3(vec![commit(0, 1, 7)]), "only what is lacking");
+    assert_eq!(sent(&mut backup), to_3(vec![commit(0, 1, 7)]), "only missing messages");
     backup.advance(500 * MS);
     take(&mut backup, 3, standing(vec![lacks(1, false, &[1], &[0])]));
     backup.settle();
-    assert_eq!(sent(&mut backup), to_3(vec![prepare(1, 7)]), "only what is lacking");
-    // In another view proposals and PREPAREs are worth nothing.
+    assert_eq!(sent(&mut backup), to_3(vec![prepare(1, 7)]), "only missing messages");
+    // Proposals and PREPAREs do not count in another view.
     let elsewhere = || {
         let mut message = standing(vec![lacks(1, true, &[1], &[1])]);
         if let PbftMessage::Status(standing) = &mut message {
@@ -168,8 +167,8 @@ fn r1_status_is_answered_by_the_author() {
     assert_eq!(sent(&mut leader), []);
 }
 
-/// What the last STATUS that left says is missing.
-fn last_missing(replica: &mut Harness<Pbft>) -> Vec<Missing> {
+/// Returns the missing messages of the last STATUS that left.
+fn last_missing(replica: &mut Harness<Pbft>) -> Vec<MissingAtHeight> {
     let mut statuses = replica.sent().into_iter().filter_map(|(_, message)| match message {
         PbftMessage::Status(standing) => Some(standing),
         _ => None,
@@ -178,9 +177,9 @@ fn last_missing(replica: &mut Harness<Pbft>) -> Vec<Missing> {
 }
 
 #[test]
-fn r1_status_says_what_is_missing() {
+fn r1_status_names_missing_messages() {
     let mut backup = open(1, 4);
-    // Height 2 is heard of; height 1 must exist as well. What was heard of a moment ago may be on its way.
+    // Height 2 is known, so height 1 must exist as well. Messages of a height known only just now may be on their way.
     take(&mut backup, 2, prepare(2, 7));
     take(&mut backup, 0, commit(0, 2, 7));
     backup.advance(1_000 * MS);
@@ -188,7 +187,7 @@ fn r1_status_says_what_is_missing() {
     backup.advance(1_000 * MS);
     let expected = vec![lacks(1, true, &[2, 3], &[0, 2, 3]), lacks(2, true, &[3], &[2, 3])];
     assert_eq!(last_missing(&mut backup), expected);
-    // When it is prepared, PREPAREs are no longer needed.
+    // A prepared height needs no PREPAREs.
     take(&mut backup, 0, pre_prepare(2, 7));
     backup.settle();
     backup.advance(1_000 * MS);
@@ -196,14 +195,14 @@ fn r1_status_says_what_is_missing() {
         last_missing(&mut backup),
         [lacks(1, true, &[2, 3], &[0, 2, 3]), lacks(2, false, &[], &[2, 3])]
     );
-    // A peer that is stuck at a height tells of it: no need to wait for a whole period more.
+    // The STATUS of a peer that is stuck at a height saves a further period.
     take(&mut backup, 0, standing(vec![lacks(3, false, &[1, 2, 3], &[1, 2, 3])]));
     backup.advance(1_000 * MS);
     assert_eq!(last_missing(&mut backup).last(), Some(&lacks(3, true, &[2, 3], &[0, 2, 3])));
 }
 
 #[test]
-fn r1_a_restarted_replica_asks_at_once() {
+fn r1_restarted_replica_sends_status_at_once() {
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(2, 7));
     backup.settle();
@@ -213,19 +212,23 @@ fn r1_a_restarted_replica_asks_at_once() {
 }
 
 #[test]
-fn r1_a_status_has_bounded_length() {
+fn r1_status_has_bounded_length() {
     let setup = Setup { window: 256, checkpoint_every: 128, ..setup(4) };
     let mut backup = Harness::<Pbft>::open(ReplicaId(1), setup, &PbftParams::default()).unwrap();
     take(&mut backup, 2, commit(0, 200, 7));
     backup.advance(2_000 * MS);
     let missing = last_missing(&mut backup);
     assert_eq!(missing.len(), 64);
-    assert_eq!(missing.last().map(|missing| missing.height), Some(Height(64)), "the lowest come first");
+    assert_eq!(
+        missing.last().map(|missing| missing.height),
+        Some(Height(64)),
+        "the lowest heights come first"
+    );
 }
 
 #[test]
 fn r2_message_loss_never_stalls() {
-    // Every single message of three heights, and every pair of neighbours, is lost once.
+    // Every message of three heights, and every pair of neighbours, is lost once.
     let mut all = cluster();
     all.at(LEADER).offer((1..=3).map(payload));
     let mut count = 0;
@@ -289,16 +292,16 @@ fn r2_random_loss_and_restarts_recover() {
                 cluster.at(ReplicaId(id)).advance(rng.below(80) * MS);
             }
         }
-        // One more request, so that there is something to recover for.
+        // One more request, so that the cluster has work to do.
         cluster.run();
         cluster.at(LEADER).offer([payload(1_000)]);
-        let height = cluster.at(LEADER).protocol().known;
+        let height = cluster.at(LEADER).protocol().progress.known;
         heal(&mut cluster, height, &format!("seed {seed}"));
     }
 }
 
 #[test]
-fn r3_a_gap_is_answered_with_own_words() {
+fn r3_gap_is_answered_with_own_messages() {
     let mut backup = open(1, 4);
     for height in [1, 2, 3] {
         take(&mut backup, 0, pre_prepare(height, 7));
@@ -329,7 +332,7 @@ fn r3_a_gap_is_answered_with_own_words() {
 }
 
 #[test]
-fn r4_missing_blocks_are_asked_of_each_voter() {
+fn r4_missing_block_is_requested_from_each_voter_in_turn() {
     let mut backup = open(1, 7);
     backup.answer_otherwise(None);
     let id = block(1, 7).id();
@@ -343,11 +346,11 @@ fn r4_missing_blocks_are_asked_of_each_voter() {
         backup.advance(1_000 * MS);
         asked.extend(backup.wanted().into_iter().map(|(_, from)| from.0));
     }
-    assert_eq!(asked, [0, 2, 4, 5, 6, 0], "the first STATUS only notes what is stalled");
+    assert_eq!(asked, [0, 2, 4, 5, 6, 0], "the first STATUS only notes stalled heights");
     backup.ready(id, Ready::Valid);
     backup.advance(3_000 * MS);
     assert_eq!(backup.wanted(), []);
-    // The same for a proposal whose bodies do not come from the leader.
+    // A proposal whose bodies do not arrive from the leader is requested likewise.
     take(&mut backup, 0, pre_prepare(2, 7));
     take(&mut backup, 3, prepare(2, 7));
     backup.advance(4_000 * MS);
@@ -356,7 +359,7 @@ fn r4_missing_blocks_are_asked_of_each_voter() {
 }
 
 #[test]
-fn a_silent_backup_changes_nothing_and_two_stop_it() {
+fn one_silent_backup_is_tolerated_and_two_stop_progress() {
     let mut cluster = cluster();
     cluster.stop(ReplicaId(3));
     cluster.at(LEADER).offer((1..=10).map(payload));

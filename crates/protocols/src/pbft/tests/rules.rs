@@ -1,5 +1,7 @@
 use super::*;
-use crate::pbft::{COMMIT, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, Standing, Timer, VIEW_CHANGE};
+use crate::pbft::{
+    COMMIT, MissingAtHeight, NEW_VIEW, PRE_PREPARE, PREPARE, StatusReport, Timer, VIEW_CHANGE,
+};
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Alarm, Message, OpenError, Ready};
 use quorate_types::ReplicaSet;
@@ -7,7 +9,7 @@ use quorate_types::ReplicaSet;
 #[test]
 fn p1_one_pre_prepare_per_view_and_height() {
     let mut backup = open(1, 4);
-    // Also while nothing is promised yet because the body is missing: one proposal, not a list of them.
+    // Only one proposal is kept, also while the body is missing and nothing is promised yet.
     backup.answer_otherwise(None);
     take(&mut backup, 0, pre_prepare(1, 7));
     refuse(&mut backup, 0, pre_prepare(1, 8), Reject::Equivocation);
@@ -21,7 +23,7 @@ fn p1_one_pre_prepare_per_view_and_height() {
 }
 
 #[test]
-fn p2_the_proposal_must_fit() {
+fn p2_proposal_with_wrong_fields_is_refused() {
     let mut backup = open(1, 4);
     refuse(&mut backup, 2, pre_prepare(1, 7), Reject::WrongSender);
     let good = block(1, 7);
@@ -38,14 +40,14 @@ fn p2_the_proposal_must_fit() {
     let early = Block { view: View(1), proposer: ReplicaId(1), ..good.clone() };
     let mut other = open(2, 4);
     refuse(&mut other, 1, PbftMessage::PrePrepare { view: View(1), block: early }, Reject::Early);
-    // Two heights in one message are impossible: the block's own is the only one.
+    // The block's height is the only one in the message.
     let message = PbftMessage::PrePrepare { view: View::ZERO, block: good };
     assert_eq!(message.auth().statement().unwrap().height, Height(1));
     take(&mut backup, 0, message);
 }
 
 #[test]
-fn p3_outside_the_window_refused() {
+fn p3_messages_outside_the_window_are_refused() {
     let mut backup = open(1, 4);
     let last = setup(4).window;
     backup.decide(Height(8), block(8, 8).id());
@@ -93,7 +95,7 @@ fn p4_prepare_only_when_ready_and_valid() {
     }
     backup.settle();
     let suspect = PbftMessage::Suspect { view: View::ZERO, on: true };
-    assert_eq!(sent(&mut backup), to_all([suspect]), "invalid: no PREPARE, no COMMIT, whoever prepares it");
+    assert_eq!(sent(&mut backup), to_all([suspect]), "no PREPARE and no COMMIT for an invalid block");
     assert!(backup.lines().contains(&"note invalid proposal v0 h2".to_owned()));
 }
 
@@ -111,7 +113,7 @@ fn p5_unvouched_needs_f_plus_1() {
     backup.settle();
     assert_eq!(sent(&mut backup), to_all([prepare(1, 7)]));
 
-    // The vouchers may come before the proposal.
+    // The PREPAREs may arrive before the proposal.
     take(&mut backup, 3, prepare(2, 7));
     take(&mut backup, 4, prepare(2, 7));
     take(&mut backup, 0, pre_prepare(2, 7));
@@ -121,7 +123,7 @@ fn p5_unvouched_needs_f_plus_1() {
 
 #[test]
 fn p6_prepared_needs_exactly_q_minus_1() {
-    // Q = 5 of 7. The own PREPARE and three of others are Q - 1.
+    // Q = 5 of 7: the own PREPARE and three others are Q - 1.
     let mut backup = open(1, 7);
     take(&mut backup, 0, pre_prepare(1, 7));
     backup.settle();
@@ -132,7 +134,11 @@ fn p6_prepared_needs_exactly_q_minus_1() {
     take(&mut backup, 5, PbftMessage::Prepare(vote(2, 1, 7))); // Another view.
     refuse(&mut backup, 4, prepare(1, 7), Reject::Equivocation);
     backup.settle();
-    assert_eq!(sent(&mut backup), to_all([prepare(1, 7)]), "own, 2 and 3 are one too few");
+    assert_eq!(
+        sent(&mut backup),
+        to_all([prepare(1, 7)]),
+        "the own PREPARE and those of 2 and 3 are one too few"
+    );
     take(&mut backup, 6, prepare(1, 7));
     backup.settle();
     assert_eq!(sent(&mut backup), to_all([commit(0, 1, 7)]));
@@ -140,7 +146,7 @@ fn p6_prepared_needs_exactly_q_minus_1() {
     backup.settle();
     assert_eq!(sent(&mut backup), [], "once");
 
-    // Without the PRE-PREPARE no number of PREPAREs is enough, and without the body neither.
+    // No number of PREPAREs suffices without the PRE-PREPARE or without the body.
     for from in [2, 3, 4, 5, 6] {
         take(&mut backup, from, prepare(2, 7));
     }
@@ -156,14 +162,14 @@ fn p6_prepared_needs_exactly_q_minus_1() {
 }
 
 #[test]
-fn p7_the_leader_does_not_prepare() {
+fn p7_prepare_of_the_leader_is_refused() {
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(1, 7));
     backup.settle();
     sent(&mut backup);
     // The own PREPARE and the leader's would be Q - 1 = 2.
     refuse(&mut backup, 0, prepare(1, 7), Reject::WrongSender);
-    // Nor may the leader of another view prepare in that one.
+    // The leader of another view must not send PREPARE in that view either.
     refuse(&mut backup, 2, PbftMessage::Prepare(vote(2, 1, 7)), Reject::WrongSender);
     backup.settle();
     assert_eq!(sent(&mut backup), []);
@@ -174,7 +180,7 @@ fn p7_the_leader_does_not_prepare() {
     assert_eq!(sent(&mut leader), to_all([pre_prepare(1, 7)]), "and no PREPARE");
     take(&mut leader, 1, prepare(1, 7));
     leader.settle();
-    assert_eq!(sent(&mut leader), [], "its own PRE-PREPARE is not one of the Q - 1");
+    assert_eq!(sent(&mut leader), [], "the own PRE-PREPARE is not one of the Q - 1");
     take(&mut leader, 2, prepare(1, 7));
     leader.settle();
     assert_eq!(sent(&mut leader), to_all([commit(0, 1, 7)]));
@@ -189,12 +195,12 @@ fn p8_decided_needs_q_in_one_view() {
     refuse(&mut backup, 2, commit(0, 1, 8), Reject::Equivocation);
     assert_eq!(decided(&mut backup), [], "two of three");
     take(&mut backup, 3, commit(1, 1, 7));
-    assert_eq!(decided(&mut backup), [], "one of them in another view");
+    assert_eq!(decided(&mut backup), [], "one COMMIT is of another view");
     take(&mut backup, 3, commit(0, 1, 7));
-    assert_eq!(decided(&mut backup), [(1, block(1, 7).id())], "no PRE-PREPARE, no body, no vote of its own");
+    assert_eq!(decided(&mut backup), [(1, block(1, 7).id())], "without PRE-PREPARE, body and own vote");
     assert_eq!(backup.status().committed, Height(1));
 
-    // A view above its own.
+    // A view above the current one.
     for from in [0, 2, 3] {
         assert_eq!(decided(&mut backup), []);
         take(&mut backup, from, commit(3, 2, 7));
@@ -207,7 +213,7 @@ fn p8_decided_needs_q_in_one_view() {
     take(&mut backup, 3, commit(0, 3, 8));
     assert_eq!(decided(&mut backup), []);
 
-    // Two further COMMITs decide nothing again; a quorum for another block would be the end.
+    // Further COMMITs do not decide again; a quorum for another block raises the alarm.
     take(&mut backup, 0, pre_prepare(1, 7));
     take(&mut backup, 2, prepare(1, 7));
     backup.settle();
@@ -236,21 +242,21 @@ fn p8_quorums_are_q_and_not_2f_plus_1() {
 
 #[test]
 fn p9_own_messages_count_from_the_own_copy() {
-    // n = 4: the own PREPARE and one more are Q - 1, but only when the disk has the own one.
+    // n = 4: the own PREPARE and one more are Q - 1, but only when the own one is durable.
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(1, 7));
     take(&mut backup, 2, prepare(1, 7));
     assert!(!backup.lines().contains(&"note prepared v0 h1".to_owned()));
     backup.sync();
     assert!(backup.lines().contains(&"note prepared v0 h1".to_owned()));
-    // The same for the own COMMIT.
+    // The own COMMIT also counts only from its own copy.
     take(&mut backup, 2, commit(0, 1, 7));
     take(&mut backup, 3, commit(0, 1, 7));
     assert_eq!(decided(&mut backup), []);
     backup.sync();
     assert_eq!(decided(&mut backup).len(), 1);
 
-    // The leader's own PRE-PREPARE: PREPAREs that came back sooner wait for it.
+    // PREPAREs that arrive before the own copy of the leader's PRE-PREPARE wait for it.
     let mut leader = open(0, 4);
     leader.offer([payload(7)]);
     take(&mut leader, 1, prepare(1, 7));
@@ -271,15 +277,15 @@ fn p10_executed_heights_still_take_part() {
     take(&mut backup, 0, pre_prepare(1, 7));
     take(&mut backup, 2, prepare(1, 7));
     backup.settle();
-    assert_eq!(sent(&mut backup), to_all([prepare(1, 7), commit(0, 1, 7)]), "so that a laggard can finish");
-    assert_eq!(decided(&mut backup), [], "but nothing is decided again");
-    // What others decided is not decided here as well.
+    assert_eq!(sent(&mut backup), to_all([prepare(1, 7), commit(0, 1, 7)]), "a laggard needs the votes");
+    assert_eq!(decided(&mut backup), [], "no height is decided twice");
+    // A height that others have decided is not decided here as well.
     backup.decide(Height(2), block(2, 7).id());
     for from in [0, 2, 3] {
         take(&mut backup, from, commit(0, 2, 7));
     }
     assert_eq!(decided(&mut backup), []);
-    // And what they say against it is the end.
+    // A conflicting decision of others raises the alarm.
     assert_eq!(backup.alarms(), []);
     backup.decide(Height(1), block(1, 8).id());
     let (first, second) = (block(1, 7).id(), block(1, 8).id());
@@ -300,7 +306,7 @@ fn p11_pipeline_is_bounded() {
         leader.settle();
     };
     commit_all(&mut leader, 2);
-    assert_eq!(sent(&mut leader), [], "height 1 holds the pipeline");
+    assert_eq!(sent(&mut leader), [], "height 1 blocks the pipeline");
     commit_all(&mut leader, 1);
     assert_eq!(sent(&mut leader), to_all([pre_prepare(4, 4), pre_prepare(5, 5)]));
     for height in 3..=16 {
@@ -325,27 +331,27 @@ fn p12_checkpoint_moves_the_window() {
         backup.execute(Height(height));
         backup.log_decided(Height(height), block(height, height).id());
     }
-    assert_eq!(backup.records().len(), 18, "Q and P of each height, nothing dropped before a checkpoint");
+    assert_eq!(backup.records().len(), 18, "Q and P of each height stay until a checkpoint");
     backup.checkpoint(Height(8));
     assert_eq!(backup.protocol().instances.keys().copied().collect::<Vec<_>>(), [Height(9)]);
-    assert!(backup.protocol().instances[&Height(9)].prepared.is_some(), "what lies above stays");
+    assert!(backup.protocol().instances[&Height(9)].prepared.is_some(), "heights above the checkpoint stay");
     let floors = backup.floors();
     assert_eq!(floors.height, Height(9));
     let kinds = [PRE_PREPARE, PREPARE, COMMIT, VIEW_CHANGE, NEW_VIEW];
     assert_eq!(floors.views, kinds.map(|kind| (kind, View::ZERO)));
-    // An older checkpoint moves nothing back.
+    // An older checkpoint does not move the window back.
     backup.checkpoint(Height(4));
     assert_eq!(backup.floors().height, Height(9));
-    // A checkpoint far above (state transfer) leaves nothing behind.
+    // A checkpoint far above (state transfer) drops all heights.
     backup.checkpoint(Height(64));
     assert!(backup.protocol().instances.is_empty());
     take(&mut backup, 0, pre_prepare(65, 1));
 }
 
 #[test]
-fn p13_a_peer_takes_bounded_room() {
+fn p13_votes_of_a_peer_take_bounded_room() {
     let mut backup = open(1, 4);
-    // Whatever a peer sends, two votes per height of it are kept: those of its newest views.
+    // Two votes per height are kept of a peer, those of its newest views, whatever it sends.
     for view in 0..=8 {
         take(&mut backup, 3, commit(view, 1, 7));
     }
@@ -353,12 +359,12 @@ fn p13_a_peer_takes_bounded_room() {
     for from in [0, 2] {
         take(&mut backup, from, commit(5, 1, 7));
     }
-    assert_eq!(decided(&mut backup), [], "the COMMIT of view 5 has made room");
+    assert_eq!(decided(&mut backup), [], "the COMMIT of view 5 was dropped");
     for from in [0, 2] {
         take(&mut backup, from, commit(8, 1, 7));
     }
     assert_eq!(decided(&mut backup).len(), 1);
-    // Heights: no more than the window, whatever is named.
+    // Heights: at most those of the window.
     for height in 0..100 {
         let _ = backup.deliver(ReplicaId(3), prepare(height, 1));
         let _ = backup.deliver(ReplicaId(3), commit(0, height, 1));
@@ -371,14 +377,14 @@ fn p13_a_peer_takes_bounded_room() {
         }
     }
     assert_eq!(backup.block_count() as u64, setup(4).window);
-    // A STATUS about nothing but lies costs a STATUS of bounded length.
-    let missing = (0..64).map(|i| Missing {
+    // A STATUS full of lies leads to a STATUS of bounded length.
+    let missing = (0..64).map(|i| MissingAtHeight {
         height: Height(i * 1_000),
         proposal: true,
         prepares: ReplicaSet::EMPTY,
         commits: ReplicaSet::EMPTY,
     });
-    let lies = Standing {
+    let lies = StatusReport {
         view: View(u64::MAX),
         normal: false,
         stable: Height::MAX,
@@ -386,13 +392,13 @@ fn p13_a_peer_takes_bounded_room() {
         missing: missing.collect(),
     };
     take(&mut backup, 3, PbftMessage::Status(lies));
-    assert!(backup.protocol().known <= Height(setup(4).window));
+    assert!(backup.protocol().progress.known <= Height(setup(4).window));
     backup.advance(1_000 * MS);
     let Some((To::All, PbftMessage::Status(standing))) = backup.sent().pop() else { panic!("no STATUS") };
     assert!(standing.missing.len() as u64 <= setup(4).window);
 }
 
-/// The position of a line that contains `text`.
+/// Returns the position of a line that contains `text`.
 fn position(lines: &[String], text: &str) -> usize {
     lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text} in {lines:#?}"))
 }
@@ -404,7 +410,7 @@ fn q1_q_is_recorded_before_pre_prepare_and_prepare() {
     leader.offer([payload(7)]);
     let lines = leader.lines();
     assert!(position(&lines, "record 1 h1") < position(&lines, "hold All: pre-prepare v0 h1"), "{lines:?}");
-    assert_eq!(sent(&mut leader), [], "nothing leaves before the disk has it");
+    assert_eq!(sent(&mut leader), [], "nothing leaves before the record is durable");
     let mut backup = open(1, 4);
     backup.lines();
     take(&mut backup, 0, pre_prepare(1, 7));
@@ -426,7 +432,7 @@ fn q2_p_is_recorded_before_commit() {
 }
 
 #[test]
-fn what_a_view_change_reads_is_kept() {
+fn p_and_q_survive_restart_and_checkpoint() {
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(1, 7));
     take(&mut backup, 0, pre_prepare(2, 7));
@@ -447,7 +453,7 @@ fn what_a_view_change_reads_is_kept() {
 }
 
 #[test]
-fn open_refuses_what_cannot_work() {
+fn open_refuses_unsuitable_committee_and_parameters() {
     let open = |setup: Setup, params: PbftParams| Harness::<Pbft>::open(LEADER, setup, &params).err();
     for (n, f) in [(3, 1), (6, 2), (1, 1)] {
         let refused = open(Setup { f, ..setup(n) }, PbftParams::default());
@@ -480,12 +486,12 @@ fn one_replica_alone_decides() {
 }
 
 #[test]
-fn idle_means_rare_wake_ups() {
+fn idle_replica_wakes_up_rarely() {
     let mut backup = open(1, 4);
-    // Nothing was ever undecided: one STATUS in ten seconds.
+    // All heights are decided: one STATUS in ten seconds.
     assert_eq!(backup.advance(60_000 * MS), 6);
     take(&mut backup, 0, pre_prepare(1, 7));
-    assert_eq!(backup.advance(5_000 * MS), 5, "something is undecided: every second");
+    assert_eq!(backup.advance(5_000 * MS), 5, "a height is undecided: STATUS every second");
     for from in [0, 2, 3] {
         take(&mut backup, from, commit(0, 1, 7));
     }

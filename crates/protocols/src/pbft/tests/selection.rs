@@ -1,5 +1,5 @@
 use crate::pbft::select::{Selected, Sizes, select};
-use crate::pbft::{AllSigned, Entry, Linked, ViewChange};
+use crate::pbft::{AllSigned, BlockClaim, Linked, Variant, ViewChange};
 use quorate_consensus::CheckpointProof;
 use quorate_types::digest::context;
 use quorate_types::rng::Rng;
@@ -12,12 +12,16 @@ pub(super) fn id(number: u64) -> BlockId {
     BlockId(Digest::of(&context::BLOCK, &number.to_le_bytes()))
 }
 
-/// A view change; entries are (height, block, view).
+/// Returns a view change; entries are (height, block, view).
 pub(super) fn change(view: u64, p: &[(u64, BlockId, u64)], q: &[(u64, BlockId, u64)]) -> ViewChange {
     let entries = |list: &[(u64, BlockId, u64)]| {
-        let mut entries: Vec<Entry> = list
+        let mut entries: Vec<BlockClaim> = list
             .iter()
-            .map(|(height, block, view)| Entry { height: Height(*height), block: *block, view: View(*view) })
+            .map(|(height, block, view)| BlockClaim {
+                height: Height(*height),
+                block: *block,
+                view: View(*view),
+            })
             .collect();
         entries.sort_by_key(|entry| (entry.height, entry.block));
         entries
@@ -37,11 +41,11 @@ pub(super) fn at_height(mut change: ViewChange, stable: u64) -> ViewChange {
 }
 
 fn picks(set: &[ViewChange]) -> Option<Vec<(u64, BlockId)>> {
-    let selected = select::<Linked>(&set.iter().collect::<Vec<_>>(), OF_FOUR)?;
+    let selected = select(&set.iter().collect::<Vec<_>>(), OF_FOUR, Linked::pick)?;
     Some(selected.picks.into_iter().map(|(height, block)| (height.0, block)).collect())
 }
 
-/// Someone who has prepared this at height 1, and whoever accepted it.
+/// Returns view changes: one replica has prepared this block at height 1, and others have accepted it.
 fn prepared(block: u64, view: u64) -> ViewChange {
     change(5, &[(1, id(block), view)], &[(1, id(block), view)])
 }
@@ -62,9 +66,9 @@ fn v5_a_quorum_is_needed() {
 
 #[test]
 fn v5_a_prepared_block_is_taken_over() {
-    // Scenario 5: decided at one replica that is not among the quorum; one of the others has prepared it.
+    // Scenario 5: a replica outside of the quorum has decided the block; one of the quorum has prepared it.
     assert_eq!(picks(&[prepared(1, 0), accepted(1, 0), empty()]), Some(vec![(1, id(1))]));
-    // Scenario 7: the highest view wins, in whatever order they come.
+    // Scenario 7: the highest view wins, in any order.
     let mut set = vec![prepared(1, 1), prepared(3, 3), accepted(3, 3)];
     assert_eq!(picks(&set), Some(vec![(1, id(3))]));
     set.reverse();
@@ -85,20 +89,20 @@ fn v5_the_highest_view_comes_first() {
 }
 
 #[test]
-fn v5_an_invented_entry_is_never_selected() {
-    // Scenario 6. One liar, in P and in Q: A2 fails for its block; for the prepared one A1 fails until the fourth
-    // comes.
+fn v5_invented_claim_is_never_selected() {
+    // Scenario 6. One liar, in P and in Q: A2 fails for its block. For the prepared block A1 fails until the fourth view
+    // change arrives.
     let liar = change(5, &[(1, id(9), 4)], &[(1, id(9), 4)]);
     assert_eq!(picks(&[liar.clone(), prepared(1, 0), accepted(1, 0)]), None);
     assert_eq!(picks(&[liar.clone(), prepared(1, 0), accepted(1, 0), empty()]), Some(vec![(1, id(1))]));
-    // Nothing was prepared by others: B fails until the fourth comes.
+    // The others have prepared no block: B fails until the fourth view change arrives.
     assert_eq!(picks(&[liar.clone(), empty(), empty()]), None);
     assert_eq!(picks(&[liar, empty(), empty(), empty()]), Some(vec![]));
 }
 
 #[test]
 fn v5_the_view_of_an_acceptance_counts() {
-    // f + 1 accepted it, but one of them in an older view than the one it is said to have prepared in.
+    // f + 1 replicas have accepted the block, but one of them in an older view than that of the claim.
     assert_eq!(picks(&[prepared(1, 3), accepted(1, 2), empty()]), None);
     assert_eq!(picks(&[prepared(1, 3), accepted(1, 4), empty()]), Some(vec![(1, id(1))]));
 }
@@ -111,8 +115,8 @@ fn v5_gaps_are_null_and_nothing_follows_the_last() {
     assert_eq!(picks(&[both.clone(), both.clone(), both]), Some(expected));
 }
 
-/// A null block that an earlier view took over may be prepared and decided like any other: then it stays, at the end
-/// as well. Cut off, it left its height to the next leader, and two blocks were decided there.
+/// A null block that an earlier view took over may be prepared and decided like any other, so it is taken over, also at the
+/// end. Omitted, it would leave its height to the next leader, who could get another block decided.
 #[test]
 fn v5_a_null_block_that_was_prepared_is_taken_over() {
     let null = BlockId::null(Height(2));
@@ -120,9 +124,9 @@ fn v5_a_null_block_that_was_prepared_is_taken_over() {
     let holds = change(5, &entries, &entries);
     let expected = vec![(1, id(1)), (2, null)];
     assert_eq!(picks(&[holds.clone(), holds.clone(), empty()]), Some(expected.clone()));
-    // By certificate as well.
+    // The choice by certificate takes it over as well.
     let set = [holds.clone(), empty(), empty()];
-    let selected = select::<AllSigned>(&set.iter().collect::<Vec<_>>(), OF_FOUR).unwrap();
+    let selected = select(&set.iter().collect::<Vec<_>>(), OF_FOUR, AllSigned::pick).unwrap();
     let selected: Vec<_> = selected.picks.into_iter().map(|(height, block)| (height.0, block)).collect();
     assert_eq!(selected, expected);
 }
@@ -131,11 +135,11 @@ fn v5_a_null_block_that_was_prepared_is_taken_over() {
 fn v5_stable_heights_are_settled() {
     let old = change(5, &[(8, id(8), 0), (9, id(9), 0)], &[(8, id(8), 0), (9, id(9), 0)]);
     let set = [at_height(empty(), 8), old.clone(), old];
-    let selected = select::<Linked>(&set.iter().collect::<Vec<_>>(), OF_FOUR);
+    let selected = select(&set.iter().collect::<Vec<_>>(), OF_FOUR, Linked::pick);
     assert_eq!(selected, Some(Selected { min: Height(8), picks: vec![(Height(9), id(9))] }));
 }
 
-/// One height, many views, f liars. What an honest replica knows.
+/// Knowledge of an honest replica about one height, over many views, with f liars.
 #[derive(Clone, Default)]
 struct Honest {
     p: Option<(BlockId, u64)>,
@@ -175,8 +179,8 @@ impl History {
         change(view, &p, &q)
     }
 
-    /// A NEW-VIEW over a random set, as a leader with the worst intentions would put it together: of many, one that
-    /// leads elsewhere than what was decided, if there is any. `None` when the set says too little.
+    /// Returns the NEW-VIEW of a malicious leader: of many random sets, one that selects another block than the decided one, if
+    /// there is any. `None` when the set is too small.
     fn new_view(&mut self, said: &[ViewChange], view: u64, evil: bool) -> Option<Option<BlockId>> {
         let sizes = self.sizes();
         let mut last = None;
@@ -191,7 +195,7 @@ impl History {
                 let liar = self.liar(view);
                 set.push(liar);
             }
-            let Some(selected) = select::<Linked>(&set.iter().collect::<Vec<_>>(), sizes) else {
+            let Some(selected) = select(&set.iter().collect::<Vec<_>>(), sizes, Linked::pick) else {
                 continue;
             };
             let picked = selected.picks.first().map(|(_, block)| *block);
@@ -207,7 +211,7 @@ impl History {
         let evil = self.rng.chance(500_000);
         let said: Vec<ViewChange> = self.honest.iter().map(|honest| honest.says(view)).collect();
         let common = if view == 0 { Some(None) } else { self.new_view(&said, view, evil) };
-        // Who is told what in this view; a view may also begin for some only.
+        // Receivers of each block in this view. A view may also begin at some replicas only.
         let mut told: BTreeMap<BlockId, Vec<usize>> = BTreeMap::new();
         for who in 0..self.honest.len() {
             if self.rng.chance(200_000) {
@@ -223,7 +227,7 @@ impl History {
             let block = match begun {
                 None => continue,
                 Some(Some(block)) => block,
-                // The height is free: an honest leader proposes one block, another one what it likes.
+                // The height is free: an honest leader proposes one block, a faulty one any blocks.
                 Some(None) if evil => id(self.rng.below(4)),
                 Some(None) => id(view % 4),
             };
@@ -261,16 +265,16 @@ fn v5_random_histories_of_one_height_stay_safe_and_never_stick() {
             };
             for view in 0..6 {
                 if view > 0 {
-                    // All honest view changes say enough, whatever all liars add.
+                    // All honest view changes suffice, whatever all liars add.
                     let mut set: Vec<ViewChange> =
                         history.honest.iter().map(|honest| honest.says(view)).collect();
-                    let honest = select::<Linked>(&set.iter().collect::<Vec<_>>(), history.sizes());
+                    let honest = select(&set.iter().collect::<Vec<_>>(), history.sizes(), Linked::pick);
                     assert!(honest.is_some(), "n = {n}, seed {seed}: stuck in view {view}");
                     for _ in 0..f {
                         let liar = history.liar(view);
                         set.push(liar);
                     }
-                    let all = select::<Linked>(&set.iter().collect::<Vec<_>>(), history.sizes());
+                    let all = select(&set.iter().collect::<Vec<_>>(), history.sizes(), Linked::pick);
                     assert!(all.is_some(), "n = {n}, seed {seed}: stuck in view {view} by liars");
                 }
                 history.view(view);

@@ -1,11 +1,11 @@
-//! Variant S: what is different when all votes are signed (§9).
+//! Variant S: the differences when all votes are signed (§9).
 
 use super::selection::{at_height, id};
 use super::*;
 use crate::pbft::select::{Sizes, select};
 use crate::pbft::{
-    AllSigned, COMMIT, Certified, Entry, Evidence, Linked, NewView, PRE_PREPARE, PREPARE, PbftSigned,
-    SUSPECT, SignedMessage, Standing, Variant, ViewChange,
+    AllSigned, BlockClaim, COMMIT, Certified, EntryProof, Linked, NewView, PRE_PREPARE, PREPARE, PbftSigned,
+    SUSPECT, SignedMessage, StatusReport, Variant, ViewChange,
 };
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Auth, Certificate, CheckpointProof, Claim, Claims, Message, OpenError, Signed};
@@ -29,7 +29,7 @@ fn deny(harness: &mut Harness<PbftSigned>, from: u16, message: PbftMessage, why:
     assert_eq!(harness.deliver(ReplicaId(from), message.into()), Err(Reject::Invalid(why)), "{words}");
 }
 
-/// What left since the last call, without STATUS.
+/// Returns the messages that have left since the last call, without STATUS.
 fn left(harness: &mut Harness<PbftSigned>) -> Vec<PbftMessage> {
     harness.settle();
     let left = harness.sent().into_iter().map(|(_, message)| PbftMessage::from(message));
@@ -49,15 +49,15 @@ fn signed_by(kind: Kind, (height, block, view): (u64, BlockId, u64), by: &[u16])
     Certificate::of(Statement::new(kind, View(view), Height(height), block.0), &votes)
 }
 
-/// What shows that a block has prepared: its leader and these two.
+/// Returns certificates of a prepared block, signed by its leader and these two replicas.
 fn certified(entry: (u64, BlockId, u64), by: &[u16]) -> Certified {
     let leader = u16::try_from(entry.2 % 4).unwrap();
     Certified { proposal: signed_by(PRE_PREPARE, entry, &[leader]), prepares: signed_by(PREPARE, entry, by) }
 }
 
-/// A view change that shows these (height, block, view), with the two replicas after the leader of each.
+/// Returns a view change with certificates for these (height, block, view), each by the two replicas after the leader.
 fn shows(view: u64, entries: &[(u64, BlockId, u64)]) -> ViewChange {
-    let prepared = entries.iter().map(|(height, block, view)| Entry {
+    let prepared = entries.iter().map(|(height, block, view)| BlockClaim {
         height: Height(*height),
         block: *block,
         view: View(*view),
@@ -96,7 +96,7 @@ fn again(view: u64, height: u64, block: BlockId) -> PbftMessage {
     PbftMessage::Again(Vote { view: View(view), height: Height(height), block })
 }
 
-/// Replica 1 has prepared height 1 in view 0.
+/// Returns replica 1 with height 1 prepared in view 0.
 fn busy() -> Harness<PbftSigned> {
     let mut backup = open_signed(1);
     give(&mut backup, 0, pre_prepare(1, 7));
@@ -114,7 +114,7 @@ fn push_out(harness: &mut Harness<PbftSigned>, view: u64) {
 }
 
 #[test]
-fn s1_votes_are_signed_and_nothing_else_is_changed() {
+fn s1_votes_are_signed_and_statements_are_unchanged() {
     let suspect = PbftMessage::Suspect { view: View(3), on: true };
     for (message, kind, is_signed) in [
         (pre_prepare(1, 7), PRE_PREPARE, true),
@@ -155,22 +155,22 @@ fn s2_every_signature_of_a_certificate_is_claimed() {
     let new = new_view(1, &[(2, change.clone()), (3, change.clone())], &[]);
     let PbftMessage::NewView(inside) = new.clone() else { panic!() };
     assert_eq!(claims_of(new), Ok(twice.clone()));
-    let shown = Evidence::ViewChanges(inside.changes.clone());
-    assert_eq!(claims_of(PbftMessage::Entry { view: View(1), evidence: shown }), Ok(twice.clone()));
+    let shown = EntryProof::ViewChanges(inside.changes.clone());
+    assert_eq!(claims_of(PbftMessage::Entry { view: View(1), proof: shown }), Ok(twice.clone()));
     let signed = Signed { body: *inside, by: ReplicaId(1), signature: Signature([0; 64]) };
-    let shown = Evidence::NewView(Box::new(signed));
-    assert_eq!(claims_of(PbftMessage::Entry { view: View(1), evidence: shown }), Ok(twice));
-    // Too few signatures are refused before any is looked at.
+    let shown = EntryProof::NewView(Box::new(signed));
+    assert_eq!(claims_of(PbftMessage::Entry { view: View(1), proof: shown }), Ok(twice));
+    // Too few signatures are refused before any is checked.
     let mut few = change.clone();
     few.certified[0] = certified(entry, &[1]);
     assert_eq!(claims_of(leaves(few)), Err("too few signers"));
-    // A window full of them is not too much.
+    // Certificates of a whole window are not too many.
     let many: Vec<_> = (1..=512).map(|height| (height, id(height), 0)).collect();
     assert_eq!(claims_of(leaves(shows(1, &many))).map(|claims| claims.len()), Ok(1_024));
 }
 
 #[test]
-fn s3_certificates_must_show_what_p_says() {
+fn s3_certificates_must_match_p() {
     let entry = (1, block(1, 7).id(), 1);
     let good = shows(3, &[entry]);
     let with = |shown: Certified| ViewChange { certified: vec![shown], ..good.clone() };
@@ -194,7 +194,7 @@ fn s3_certificates_must_show_what_p_says() {
         (with(prepares(entry, &[2, 9])), "signer is not a member"),
         (ViewChange { certified: Vec::new(), ..good.clone() }, "certificates and entries differ"),
         (ViewChange { prepared: Vec::new(), ..good.clone() }, "certificates and entries differ"),
-        (ViewChange { pre_prepared: good.prepared.clone(), ..good.clone() }, "Q where nobody needs it"),
+        (ViewChange { pre_prepared: good.prepared.clone(), ..good.clone() }, "Q in variant S"),
         (shows(1, &[entry]), "entry outside of the view change"),
         (shows(3, &[(17, id(1), 1)]), "entry outside of the view change"),
         (at_height(shows(3, &[entry]), 1), "entry outside of the view change"),
@@ -202,13 +202,13 @@ fn s3_certificates_must_show_what_p_says() {
     let mut backup = open_signed(0);
     for (bad, why) in bad {
         deny(&mut backup, 2, leaves(bad.clone()), why);
-        // The same inside a NEW-VIEW.
+        // A NEW-VIEW that contains it is refused as well.
         let changes = [(0, shows(3, &[])), (1, bad), (2, shows(3, &[]))];
         assert!(backup.deliver(ReplicaId(3), new_view(3, &changes, &[]).into()).is_err());
         assert_eq!(backup.status().view, View(0));
     }
     give(&mut backup, 2, leaves(good.clone()));
-    // In variant H nobody could check them.
+    // In variant H no replica could check them.
     let mut other = open(0, 4);
     refuse(&mut other, 2, leaves(good), Reject::Invalid("certificates where votes are not signed"));
 }
@@ -217,13 +217,13 @@ fn s3_certificates_must_show_what_p_says() {
 fn s4_the_certificate_of_the_highest_view_is_taken() {
     let sizes = Sizes { quorum: 3, weak: 2, window: 16 };
     let picks = |set: &[ViewChange]| {
-        let selected = select::<AllSigned>(&set.iter().collect::<Vec<_>>(), sizes)?;
+        let selected = select(&set.iter().collect::<Vec<_>>(), sizes, AllSigned::pick)?;
         Some(selected.picks.into_iter().map(|(height, block)| (height.0, block)).collect::<Vec<_>>())
     };
     let (old, new) = (shows(5, &[(1, id(1), 1)]), shows(5, &[(1, id(3), 3)]));
     let none = || shows(5, &[]);
     assert_eq!(picks(&[old.clone(), new.clone()]), None, "Q are needed");
-    // Q are enough, in whatever order they come; one certificate is enough.
+    // Q view changes suffice in any order; one certificate suffices.
     assert_eq!(picks(&[old.clone(), new.clone(), none()]), Some(vec![(1, id(3))]));
     assert_eq!(picks(&[none(), new, old.clone()]), Some(vec![(1, id(3))]));
     assert_eq!(picks(&[none(), none(), old]), Some(vec![(1, id(1))]));
@@ -235,7 +235,7 @@ fn s4_the_certificate_of_the_highest_view_is_taken() {
 }
 
 #[test]
-fn s5_what_has_prepared_is_shown_also_after_a_restart() {
+fn s5_certificate_of_prepared_block_survives_restart() {
     let mut backup = busy();
     backup.crash().unwrap();
     left(&mut backup);
@@ -248,8 +248,8 @@ fn s5_what_has_prepared_is_shown_also_after_a_restart() {
 }
 
 #[test]
-fn s6_nothing_prepares_without_the_signature_of_its_leader() {
-    // The new view takes height 1 over: replica 2 votes at once, and prepares when the leader has signed it.
+fn s6_no_block_prepares_without_the_leaders_signature() {
+    // The new view takes height 1 over: replica 2 votes at once, and the block prepares when the leader has signed it.
     let mut backup = open_signed(2);
     let entry = (1, block(1, 7).id(), 0);
     let changes = [(0, shows(1, &[])), (1, shows(1, &[entry])), (3, shows(1, &[]))];
@@ -258,11 +258,11 @@ fn s6_nothing_prepares_without_the_signature_of_its_leader() {
     let own = PbftMessage::Prepare(vote(1, 1, 7));
     assert_eq!(left(&mut backup), [own]);
     give(&mut backup, 3, PbftMessage::Prepare(vote(1, 1, 7)));
-    assert_eq!(left(&mut backup), [], "nobody could be shown that it has prepared");
+    assert_eq!(left(&mut backup), [], "no certificate is complete");
     assert_eq!(
         backup.deliver(ReplicaId(3), again(1, 1, entry.1).into()),
         Err(Reject::WrongSender),
-        "the leader's signature it must be"
+        "only the leader's signature counts"
     );
     give(&mut backup, 1, again(1, 1, entry.1));
     assert_eq!(left(&mut backup), [PbftMessage::Commit(vote(1, 1, 7))]);
@@ -271,7 +271,7 @@ fn s6_nothing_prepares_without_the_signature_of_its_leader() {
 }
 
 #[test]
-fn s7_the_leader_signs_what_it_takes_over() {
+fn s7_leader_signs_blocks_that_it_takes_over() {
     let mut leader = busy();
     push_out(&mut leader, 0);
     leader.settle();
@@ -281,16 +281,16 @@ fn s7_the_leader_signs_what_it_takes_over() {
     let block_1 = block(1, 7).id();
     let left_then = left(&mut leader);
     assert!(left_then.contains(&again(1, 1, block_1)), "{left_then:?}");
-    // After a restart the same, and for whoever asks.
+    // The same after a restart, and for a peer that asks.
     leader.crash().unwrap();
     assert!(left(&mut leader).contains(&again(1, 1, block_1)));
-    let missing = crate::pbft::Missing {
+    let missing = crate::pbft::MissingAtHeight {
         height: Height(1),
         proposal: true,
         prepares: quorate_types::ReplicaSet::EMPTY,
         commits: quorate_types::ReplicaSet::EMPTY,
     };
-    let standing = Standing {
+    let standing = StatusReport {
         view: View(1),
         normal: true,
         stable: Height::ZERO,
@@ -304,7 +304,7 @@ fn s7_the_leader_signs_what_it_takes_over() {
 }
 
 #[test]
-fn s8_a_lost_signature_is_asked_for() {
+fn s8_lost_signature_of_the_leader_is_requested() {
     let mut backup = open_signed(1);
     give(&mut backup, 0, pre_prepare(1, 7));
     backup.settle();
@@ -315,7 +315,7 @@ fn s8_a_lost_signature_is_asked_for() {
     let asks = backup.sent().into_iter().any(|(_, message)| {
         matches!(message.0, PbftMessage::Status(standing) if standing.missing.iter().any(|missing| missing.proposal))
     });
-    assert!(asks, "the block is here, the signature is not");
+    assert!(asks, "the block is available, the signature is not");
     give(&mut backup, 2, prepare(1, 7));
     assert!(!left(&mut backup).contains(&commit(0, 1, 7)));
     assert_eq!(backup.deliver(LEADER, pre_prepare(1, 7).into()), Err(Reject::Duplicate));
@@ -323,28 +323,28 @@ fn s8_a_lost_signature_is_asked_for() {
 }
 
 #[test]
-fn s9_who_contradicts_itself_is_accused() {
+fn s9_equivocating_replica_is_accused() {
     let mut backup = open_signed(1);
     give(&mut backup, 0, pre_prepare(1, 7));
     backup.lines();
     assert_eq!(backup.deliver(LEADER, pre_prepare(1, 8).into()), Err(Reject::Equivocation));
     let lines = backup.lines();
     assert!(lines.contains(&"accuse 0".to_owned()), "{lines:#?}");
-    assert!(lines.iter().any(|line| line.contains("suspect")), "and suspected at once: {lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("suspect")), "the leader is suspected at once: {lines:#?}");
     give(&mut backup, 2, prepare(1, 7));
     assert_eq!(backup.deliver(ReplicaId(2), prepare(1, 8).into()), Err(Reject::Equivocation));
     assert!(backup.lines().contains(&"accuse 2".to_owned()));
     give(&mut backup, 3, commit(0, 1, 7));
     assert_eq!(backup.deliver(ReplicaId(3), commit(0, 1, 8).into()), Err(Reject::Equivocation));
     assert!(backup.lines().contains(&"accuse 3".to_owned()));
-    // In variant H there is nothing to show.
+    // Variant H has no evidence to report.
     let mut hybrid = open(1, 4);
     take(&mut hybrid, 2, prepare(1, 7));
     refuse(&mut hybrid, 2, prepare(1, 8), Reject::Equivocation);
 }
 
 #[test]
-fn s9_what_a_later_leader_says_early_costs_this_view_nothing() {
+fn s9_early_proposal_of_a_later_leader_keeps_the_signature_of_this_view() {
     let mut backup = open_signed(1);
     for view in [2, 1, 3] {
         let leader = u16::try_from(view).unwrap();
@@ -375,14 +375,14 @@ fn s10_the_window_is_bounded() {
     }
 }
 
-/// The largest NEW-VIEW that may be needed fits into a frame.
+/// The largest possible NEW-VIEW fits into a frame.
 #[test]
 fn s10_a_new_view_fits_into_a_frame() {
     let (n, window): (u16, u64) = (16, 256);
     let quorum = Setup::of::<PbftSigned>(n.into()).committee::<PbftSigned>().quorum();
     let voters: Vec<u16> = (1..u16::try_from(quorum).unwrap()).collect();
     let entries =
-        (1..=window).map(|height| Entry { height: Height(height), block: id(height), view: View(0) });
+        (1..=window).map(|height| BlockClaim { height: Height(height), block: id(height), view: View(0) });
     let change = ViewChange {
         view: View(1),
         proof: CheckpointProof::genesis(),
@@ -400,7 +400,7 @@ fn s10_a_new_view_fits_into_a_frame() {
 }
 
 #[test]
-fn s11_a_leader_crash_is_survived() {
+fn s11_cluster_survives_a_crash_of_the_leader() {
     let setup = Setup::of::<PbftSigned>(4);
     let mut cluster = Cluster::<PbftSigned>::open(setup, &PbftParams::default()).unwrap();
     cluster.run();

@@ -1,4 +1,4 @@
-//! Restarts in the middle of a step, and leaders and liars whose windows differ from this replica's.
+//! Restarts in the middle of a step, and leaders and liars whose windows differ from that of this replica.
 
 use super::selection::{change, id};
 use super::views::{T0, empty, leaves, new_view, stands, suspect};
@@ -11,10 +11,10 @@ fn view_changes(replica: &mut Harness<Pbft>, view: u64) -> usize {
     sent(replica).iter().filter(|(_, message)| is_it(message)).count()
 }
 
-/// The log ends after the new view and before the own VIEW-CHANGE: it is made once more, or nobody would ever hear of
-/// this replica again in a view change that needs it.
+/// The log ends after the new view and before the own VIEW-CHANGE. The replica makes it once more: a view change may need
+/// it.
 #[test]
-fn v1_a_view_change_that_the_log_does_not_have_is_made_again() {
+fn v1_view_change_missing_from_the_log_is_made_again() {
     let mut torn = 0;
     for records in 0.. {
         let mut backup = open(2, 4);
@@ -36,7 +36,7 @@ fn v1_a_view_change_that_the_log_does_not_have_is_made_again() {
             "after {records} records"
         );
         torn += count;
-        // And once more after a restart, word for word.
+        // The same bytes once more after a restart.
         backup.crash().unwrap();
         backup.settle();
         assert_eq!(view_changes(&mut backup, 1), count, "after {records} records");
@@ -44,9 +44,10 @@ fn v1_a_view_change_that_the_log_does_not_have_is_made_again() {
     assert_eq!(torn, 2, "with the first record, and with both");
 }
 
-/// The log of a new leader ends after any record of its NEW-VIEW: what it says after a restart has all of X in Q.
+/// The log of a new leader ends after any record of its NEW-VIEW. After the restart Q names all of X before the NEW-VIEW
+/// leaves.
 #[test]
-fn v7_a_new_view_that_the_log_has_is_in_q() {
+fn v7_blocks_of_a_logged_new_view_are_in_q() {
     let picks = [(1, id(1)), (2, id(2)), (3, id(3))];
     let entries = picks.map(|(height, block)| (height, block, 0));
     let mut news = 0;
@@ -55,7 +56,7 @@ fn v7_a_new_view_that_the_log_has_is_in_q() {
         for from in [2, 3] {
             take(&mut leader, from, leaves(change(1, &entries, &entries)));
         }
-        // Its own VIEW-CHANGE is the third.
+        // The own VIEW-CHANGE is the third.
         leader.sync();
         if records > leader.unsynced() {
             break;
@@ -85,7 +86,7 @@ fn v7_a_new_view_that_the_log_has_is_in_q() {
     assert_eq!(news, 5, "before, between and after four records");
 }
 
-/// A stable checkpoint that all others have and this replica does not.
+/// A stable checkpoint that all replicas but this one have.
 fn ahead(height: u64) -> CheckpointProof {
     let checkpoint = Checkpoint { height: Height(height), ..Checkpoint::GENESIS };
     let statement = checkpoint.statement();
@@ -95,9 +96,9 @@ fn ahead(height: u64) -> CheckpointProof {
     }
 }
 
-/// Its NEW-VIEW would be a vote for heights that its own window does not reach, and that Q could not hold.
+/// The NEW-VIEW would be a vote for heights that the own window does not reach, and that Q could not name.
 #[test]
-fn v7_a_leader_waits_for_the_checkpoint_that_others_have() {
+fn v7_leader_waits_for_the_newest_stable_checkpoint() {
     let mut leader = open(1, 4);
     let with = |p: &[(u64, BlockId, u64)], q: &[(u64, BlockId, u64)]| {
         leaves(ViewChange { proof: ahead(8), ..change(1, p, q) })
@@ -107,7 +108,7 @@ fn v7_a_leader_waits_for_the_checkpoint_that_others_have() {
     take(&mut leader, 3, with(&[], &[entry]));
     leader.settle();
     let is_new = |message: &(To, PbftMessage)| matches!(message.1, PbftMessage::NewView(_));
-    assert!(!sent(&mut leader).iter().any(is_new), "its window ends at 16");
+    assert!(!sent(&mut leader).iter().any(is_new), "the own window ends at 16");
     assert!(leader.lines().iter().any(|line| line.starts_with("catch up")));
     leader.checkpoint(Height(8));
     assert!(leader.lines().iter().any(|line| line.starts_with("record 1 h20")), "Q has it");
@@ -115,9 +116,9 @@ fn v7_a_leader_waits_for_the_checkpoint_that_others_have() {
     assert!(sent(&mut leader).iter().any(is_new));
 }
 
-/// A restart between the views makes no deadline short: until its first execution a view has the view timer alone.
+/// A restart between views does not shorten deadlines: until its first execution a view has the view timer alone.
 #[test]
-fn t5_a_restart_between_the_views_shortens_nothing() {
+fn t5_restart_between_views_does_not_shorten_deadlines() {
     for restarts in [false, true] {
         let mut backup = open(2, 4);
         for from in [1, 3] {
@@ -135,7 +136,7 @@ fn t5_a_restart_between_the_views_shortens_nothing() {
         take(&mut backup, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
         backup.settle();
         assert_eq!(stands(&backup), (1, true));
-        // Nobody waits for almost T0. Then somebody, for a millisecond.
+        // No bundle waits for almost T0. Then one waits for a millisecond.
         backup.advance(T0 - 11 * MS);
         let now = backup.now();
         backup.waits(Some(now), false);
@@ -144,7 +145,7 @@ fn t5_a_restart_between_the_views_shortens_nothing() {
     }
 }
 
-/// Where a NEW-VIEW could not be sent or written down, no replica opens.
+/// A replica does not open with a window whose NEW-VIEW could not be sent or recorded.
 #[test]
 fn a_new_view_of_the_whole_window_fits_into_a_frame() {
     for (n, window, fits) in [(4, 256, true), (4, 100_000, false), (64, 256, true), (64, 1_024, false)] {

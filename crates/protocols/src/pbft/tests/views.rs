@@ -1,6 +1,6 @@
 use super::selection::{change, id};
 use super::*;
-use crate::pbft::{Evidence, NewView, Standing, ViewChange};
+use crate::pbft::{EntryProof, NewView, StatusReport, ViewChange};
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{
     Alarm, Certificate, Checkpoint, CheckpointProof, Claim, Claims, Message, Ready, Signed,
@@ -31,12 +31,12 @@ pub(super) fn new_view(view: u64, changes: Vec<Signed<ViewChange>>, picks: &[(u6
     PbftMessage::NewView(Box::new(NewView { view: View(view), changes, picks }))
 }
 
-/// Empty view changes of some replicas.
+/// Returns empty view changes of some replicas.
 pub(super) fn empty(view: u64, ids: &[u16]) -> Vec<Signed<ViewChange>> {
     ids.iter().map(|id| by(*id, change(view, &[], &[]))).collect()
 }
 
-/// The VIEW-CHANGEs that left since the last call.
+/// Returns the VIEW-CHANGEs that have left since the last call.
 fn changes_sent(replica: &mut Harness<Pbft>) -> Vec<ViewChange> {
     replica.settle();
     let changes = sent(replica).into_iter().filter_map(|(_, message)| match message {
@@ -60,7 +60,7 @@ pub(super) fn stands(replica: &Harness<Pbft>) -> (u64, bool) {
     (status.view.0, status.normal)
 }
 
-/// Two others suspect the leader.
+/// Delivers SUSPECTs of two other replicas.
 fn push_out(replica: &mut Harness<Pbft>, view: u64) {
     for from in [2, 3] {
         take(replica, from, suspect(view));
@@ -71,7 +71,7 @@ fn at(lines: &[String], text: &str) -> usize {
     lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text} in {lines:#?}"))
 }
 
-/// Replica 1 has prepared height 1 and accepted height 2 in view 0.
+/// Returns replica 1 with height 1 prepared and height 2 accepted in view 0.
 fn busy() -> Harness<Pbft> {
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(1, 7));
@@ -84,7 +84,7 @@ fn busy() -> Harness<Pbft> {
 }
 
 #[test]
-fn what_prepared_survives_a_leader_s_crash() {
+fn prepared_block_survives_a_crash_of_the_leader() {
     let mut cluster = Cluster::<Pbft>::open(setup(4), &PbftParams::default()).unwrap();
     cluster.run();
     cluster.at(LEADER).offer([payload(1)]);
@@ -105,7 +105,7 @@ fn what_prepared_survives_a_leader_s_crash() {
     cluster.run();
     for id in 1..4 {
         assert_eq!(cluster.executed(ReplicaId(id)), Height(2));
-        assert_eq!(cluster.decided(ReplicaId(id))[&Height(1)], block(1, 1).id(), "what was proposed first");
+        assert_eq!(cluster.decided(ReplicaId(id))[&Height(1)], block(1, 1).id(), "the first proposal");
         assert_eq!(cluster.at(ReplicaId(id)).status().last_view_change, "request overdue");
     }
 }
@@ -119,12 +119,12 @@ fn v1_a_view_change_is_recorded_and_ends_all_votes() {
     let (entered, own, held) =
         (at(&lines, "record 3 h0"), at(&lines, "record 4 h0"), at(&lines, "hold All: view-change v1 h0"));
     assert!(entered < held && own < held, "{lines:#?}");
-    assert_eq!(sent(&mut backup), [], "nothing leaves before the disk has it");
+    assert_eq!(sent(&mut backup), [], "nothing leaves before the records are durable");
     let own = changes_sent(&mut backup);
-    // P and Q as they are.
+    // The VIEW-CHANGE names P and Q.
     let one = (1, block(1, 7).id(), 0);
     assert_eq!(own, [change(1, &[one], &[one, (2, block(2, 8).id(), 0)])]);
-    // No vote in view 0 any more, whatever comes: height 2 would prepare, height 3 is new.
+    // No vote in view 0 any more: height 2 would prepare, height 3 is new.
     refuse(&mut backup, 0, pre_prepare(3, 9), Reject::Stale);
     refuse(&mut backup, 2, prepare(2, 8), Reject::Stale);
     backup.ready(block(2, 8).id(), Ready::Valid);
@@ -135,7 +135,7 @@ fn v1_a_view_change_is_recorded_and_ends_all_votes() {
         take(&mut backup, from, commit(0, 1, 7));
     }
     assert_eq!(decided(&mut backup), [(1, block(1, 7).id())]);
-    // The same bytes again until the view begins, also after a restart.
+    // The same bytes are sent again until the view begins, also after a restart.
     backup.advance(STATUS);
     assert_eq!(changes_sent(&mut backup), own);
     backup.crash().unwrap();
@@ -171,7 +171,7 @@ fn v14_proposals_may_overtake_their_new_view() {
             refuse(&mut backup, 3, proposal(height, 3), Reject::Early);
         }
     }
-    assert_eq!(backup.protocol().early.len(), 64, "of the leader alone, and not more");
+    assert_eq!(backup.protocol().early.len(), 64, "64 proposals of the leader alone");
     take(&mut backup, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
     backup.settle();
     let prepared: Vec<_> = sent(&mut backup).into_iter().map(|(_, message)| message).collect();
@@ -213,14 +213,14 @@ fn v2_a_view_change_must_be_well_formed() {
 }
 
 #[test]
-fn v3_f_plus_1_make_others_join() {
+fn v3_f_plus_1_view_changes_make_others_join() {
     // n = 7: three distinct senders with a view or a later one.
     let mut backup = open(1, 7);
     take(&mut backup, 2, leaves(change(2, &[], &[])));
     refuse(&mut backup, 2, leaves(change(2, &[], &[])), Reject::Duplicate);
     take(&mut backup, 2, leaves(change(9, &[], &[])));
     take(&mut backup, 3, leaves(change(4, &[], &[])));
-    assert_eq!(stands(&backup), (0, true), "two senders, whatever they send");
+    assert_eq!(stands(&backup), (0, true), "two senders, with any number of messages");
     take(&mut backup, 4, leaves(change(3, &[], &[])));
     assert_eq!(stands(&backup), (3, false), "the greatest view that three have reached");
     assert_eq!(changes_sent(&mut backup).iter().map(|change| change.view.0).collect::<Vec<_>>(), [3]);
@@ -229,7 +229,7 @@ fn v3_f_plus_1_make_others_join() {
 
 #[test]
 fn v4_the_view_timer_needs_a_quorum() {
-    // n = 4: one replica alone only repeats itself.
+    // n = 4: one replica alone only repeats its VIEW-CHANGE.
     let mut backup = busy();
     push_out(&mut backup, 0);
     backup.settle();
@@ -237,7 +237,7 @@ fn v4_the_view_timer_needs_a_quorum() {
     backup.settle();
     take(&mut backup, 2, leaves(change(1, &[], &[])));
     backup.advance(20 * STATUS);
-    assert_eq!(stands(&backup), (1, false), "its own and another are not Q");
+    assert_eq!(stands(&backup), (1, false), "the own view change and another are not Q");
     // A view change for a later view counts as well.
     take(&mut backup, 3, leaves(change(2, &[], &[])));
     assert_eq!(stands(&backup), (1, false));
@@ -246,7 +246,7 @@ fn v4_the_view_timer_needs_a_quorum() {
     backup.advance(1);
     assert_eq!(stands(&backup), (2, false));
     assert_eq!(backup.status().last_view_change, "no valid NEW-VIEW in time");
-    // The next one is twice as long.
+    // The next view timer is twice as long.
     backup.settle();
     take(&mut backup, 2, leaves(change(2, &[], &[])));
     backup.advance(2 * T0 - 1);
@@ -274,7 +274,7 @@ fn v4_the_cap_bounds_the_view_timer() {
 }
 
 #[test]
-fn v6_the_leader_waits_for_as_many_as_it_takes() {
+fn v6_leader_waits_for_as_many_view_changes_as_select_needs() {
     // Scenario 6: a liar's P entry blocks both A and B until the fourth view change comes.
     let mut leader = busy();
     push_out(&mut leader, 0);
@@ -306,11 +306,11 @@ fn v7_new_view_and_q_are_recorded_before_it_leaves() {
     let lines = leader.lines();
     let held = at(&lines, "hold All: new-view v1 h0");
     assert!(at(&lines, "record 1 h1") < held && at(&lines, "record 5 h0") < held, "{lines:#?}");
-    assert_eq!(stands(&leader), (1, false), "it begins here with the own copy");
+    assert_eq!(stands(&leader), (1, false), "the view begins with the own copy");
     assert_eq!(leader.already_proposed(), []);
     assert_eq!(new_views_sent(&mut leader).len(), 1);
     assert_eq!(stands(&leader), (1, true));
-    assert_eq!(leader.already_proposed(), [block(1, 7).id()], "its bundles are left out of new blocks");
+    assert_eq!(leader.already_proposed(), [block(1, 7).id()], "new blocks omit its bundles");
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn v7_a_new_view_survives_a_restart_before_its_own_copy() {
     take(&mut leader, 3, leaves(change(1, &[], &[(1, block(1, 7).id(), 0)])));
     sent(&mut leader);
     take(&mut leader, 2, leaves(change(1, &[], &[])));
-    // On disk, said, and the power goes.
+    // The NEW-VIEW is durable and has left; then the power fails.
     leader.sync();
     let said: Vec<_> =
         sent(&mut leader).into_iter().filter(|(_, m)| matches!(m, PbftMessage::NewView(_))).collect();
@@ -332,7 +332,7 @@ fn v7_a_new_view_survives_a_restart_before_its_own_copy() {
         sent(&mut leader).into_iter().filter(|(_, m)| matches!(m, PbftMessage::NewView(_))).collect();
     assert_eq!(again, said, "the same bytes");
     assert_eq!(stands(&leader), (1, true));
-    // And it goes on above what it took over.
+    // The leader proposes above the heights that it took over.
     leader.offer([payload(20)]);
     leader.settle();
     let proposed: Vec<u64> = sent(&mut leader)
@@ -345,7 +345,7 @@ fn v7_a_new_view_survives_a_restart_before_its_own_copy() {
     assert_eq!(proposed, [2]);
 }
 
-/// View changes of 0, 2 and 3 that leave height 1 to be decided.
+/// Returns view changes of 0, 2 and 3 that leave height 1 to be decided.
 pub(super) fn with_height_1(view: u64) -> Vec<Signed<ViewChange>> {
     let entry = (1, block(1, 7).id(), 0);
     [(0, vec![]), (2, vec![entry]), (3, vec![entry])]
@@ -355,7 +355,7 @@ pub(super) fn with_height_1(view: u64) -> Vec<Signed<ViewChange>> {
 }
 
 #[test]
-fn v8_a_new_view_must_be_right() {
+fn v8_wrong_new_view_is_refused() {
     // Scenario 8.
     let good = [(1, block(1, 7).id())];
     let mut backup = open(2, 4);
@@ -392,7 +392,7 @@ fn v8_a_new_view_must_be_right() {
     for from in [0, 3] {
         refuse(&mut backup, from, new_view(1, with_height_1(1), &good), Reject::WrongSender);
     }
-    // Twice the same sender: no bytes say so, and a handler that sees it anyway refuses it.
+    // Twice the same sender: the encoding excludes it, and a handler refuses it all the same.
     let mut twice = with_height_1(1);
     twice[1] = twice[0].clone();
     let message = new_view(1, twice, &good);
@@ -404,13 +404,13 @@ fn v8_a_new_view_must_be_right() {
     take(&mut backup, 1, new_view(1, with_height_1(1), &good));
     assert_eq!(stands(&backup), (1, true));
     refuse(&mut backup, 1, new_view(1, with_height_1(1), &good), Reject::Duplicate);
-    // What lies behind is over.
+    // A NEW-VIEW of an earlier view is stale.
     take(&mut backup, 3, new_view(3, empty(3, &[0, 1, 3]), &[]));
     refuse(&mut backup, 1, new_view(1, with_height_1(1), &good), Reject::Stale);
 }
 
 #[test]
-fn v8_every_signature_inside_is_checked_before() {
+fn v8_every_signature_of_a_new_view_is_claimed() {
     let committee = setup(4).committee::<Pbft>();
     let checkpoint = Checkpoint { height: Height(8), ..Checkpoint::GENESIS };
     let votes = [0, 1, 3].map(|id| (ReplicaId(id), Signature([id as u8; 64])));
@@ -427,7 +427,7 @@ fn v8_every_signature_inside_is_checked_before() {
     let said =
         |by: u16, statement| Claim::Signature { by: ReplicaId(by), statement, signature: Signature([0; 64]) };
     let both = [said(2, body.statement()), proof.clone(), said(3, body.statement()), proof.clone()];
-    // What the sender itself says is checked by its link or its own signature.
+    // The sender's own statement is checked by its link or its own signature.
     let one = leaves(body);
     assert!(one.auth().is_signed());
     assert_eq!(claims_of(&one), [proof]);
@@ -435,14 +435,14 @@ fn v8_every_signature_inside_is_checked_before() {
     assert!(new.auth().is_signed());
     assert_eq!(claims_of(&new), both);
     let PbftMessage::NewView(inside) = new else { panic!() };
-    let shown = Evidence::ViewChanges(changes);
-    assert_eq!(claims_of(&PbftMessage::Entry { view: View(1), evidence: shown }), both);
+    let shown = EntryProof::ViewChanges(changes);
+    assert_eq!(claims_of(&PbftMessage::Entry { view: View(1), proof: shown }), both);
     let leader = said(1, inside.statement());
     let signed = Signed { body: *inside, by: ReplicaId(1), signature: Signature([0; 64]) };
-    let shown = Evidence::NewView(Box::new(signed));
-    let claims = claims_of(&PbftMessage::Entry { view: View(1), evidence: shown });
+    let shown = EntryProof::NewView(Box::new(signed));
+    let claims = claims_of(&PbftMessage::Entry { view: View(1), proof: shown });
     assert_eq!(claims, [std::slice::from_ref(&leader), &both].concat());
-    // A proof of too few is refused before any signature is looked at.
+    // A proof with too few signers is refused before any signature is checked.
     let mut few = change(1, &[], &[]);
     let certificate = Certificate::of(checkpoint.statement(), &votes[..2]);
     few.proof = CheckpointProof { checkpoint, certificate };
@@ -452,7 +452,7 @@ fn v8_every_signature_inside_is_checked_before() {
 }
 
 #[test]
-fn v9_a_bad_new_view_pushes_nobody_on_alone() {
+fn v9_wrong_new_view_alone_does_not_end_a_view() {
     let mut backup = open(2, 4);
     let bad = || new_view(1, with_height_1(1), &[]);
     assert_eq!(backup.deliver(ReplicaId(1), bad()), Err(Reject::Invalid("another selection")));
@@ -462,7 +462,7 @@ fn v9_a_bad_new_view_pushes_nobody_on_alone() {
     }
     backup.settle();
     assert_eq!(backup.deliver(ReplicaId(1), bad()), Err(Reject::Invalid("another selection")));
-    assert_eq!(stands(&backup), (1, false), "no quorum has left view 0 yet, as far as it knows");
+    assert_eq!(stands(&backup), (1, false), "no quorum is known to have left view 0");
     for from in [0, 3] {
         take(&mut backup, from, leaves(change(1, &[], &[])));
     }
@@ -488,7 +488,7 @@ fn v10_the_view_is_recorded_before_its_first_prepare() {
     backup.settle();
     let again = PbftMessage::Prepare(Vote { view: View(2), height: Height(1), block: block(1, 7).id() });
     assert_eq!(sent(&mut backup), to_all([again.clone()]));
-    // After a restart the view and what it took over are known.
+    // After a restart the view and the blocks that it took over are known.
     backup.crash().unwrap();
     backup.settle();
     assert_eq!(stands(&backup), (2, true));
@@ -501,7 +501,7 @@ fn v10_the_view_is_recorded_before_its_first_prepare() {
 }
 
 #[test]
-fn v11_what_is_taken_over_is_voted_on_again() {
+fn v11_blocks_taken_over_are_voted_on_again() {
     let mut backup = busy();
     for from in [0, 2, 3] {
         take(&mut backup, from, commit(0, 1, 7));
@@ -522,12 +522,12 @@ fn v11_what_is_taken_over_is_voted_on_again() {
     take(&mut backup, 2, new_view(2, changes, &[(1, block(1, 7).id()), (2, null), (3, id(33))]));
     backup.settle();
     let vote = |height: u64, block| Vote { view: View(2), height: Height(height), block };
-    // Height 1 is executed and voted on again; the null block is always here; height 3 is fetched.
+    // Height 1 is executed and voted on again; the null block is always available; height 3 is fetched.
     assert_eq!(
         sent(&mut backup),
         to_all([PbftMessage::Prepare(vote(1, block(1, 7).id())), PbftMessage::Prepare(vote(2, null))])
     );
-    // V12: the leader first, then whoever claims to have accepted it.
+    // V12: the leader first, then the replicas that claim to have accepted the block.
     assert_eq!(backup.wanted(), [(id(33), ReplicaId(2)), (id(33), ReplicaId(0)), (id(33), ReplicaId(2))]);
     for height in [(1, block(1, 7).id()), (2, null)] {
         for from in [0, 3] {
@@ -541,12 +541,12 @@ fn v11_what_is_taken_over_is_voted_on_again() {
         sent(&mut backup),
         to_all([PbftMessage::Commit(vote(1, block(1, 7).id())), PbftMessage::Commit(vote(2, null))])
     );
-    assert_eq!(decided(&mut backup), [(2, null)], "height 1 is not decided again");
+    assert_eq!(decided(&mut backup), [(2, null)], "height 1 is not decided twice");
     assert_eq!(backup.alarms(), []);
 }
 
 #[test]
-fn v11_a_contradiction_is_the_end() {
+fn v11_new_view_that_conflicts_with_a_decision_raises_the_alarm() {
     let mut backup = busy();
     backup.decide(Height(1), block(1, 7).id());
     let entry = (1, id(3), 0);
@@ -561,8 +561,8 @@ fn v11_a_contradiction_is_the_end() {
 }
 
 #[test]
-fn v11_dead_proposals_bind_nobody() {
-    // Height 2 was accepted by replica 1 alone: the new view may put another block there.
+fn v11_dead_proposal_does_not_bind_a_later_view() {
+    // Replica 1 alone has accepted height 2: the new view may decide another block at it.
     let mut backup = busy();
     take(&mut backup, 2, new_view(2, empty(2, &[0, 2, 3]), &[]));
     backup.settle();
@@ -573,7 +573,7 @@ fn v11_dead_proposals_bind_nobody() {
     backup.settle();
     let vote = Vote { view: View(2), height: Height(2), block: other.id() };
     assert_eq!(sent(&mut backup), to_all([PbftMessage::Prepare(vote)]));
-    // Both stand in Q.
+    // Q names both blocks.
     push_out(&mut backup, 2);
     let own = changes_sent(&mut backup);
     let expected = change(
@@ -585,7 +585,7 @@ fn v11_dead_proposals_bind_nobody() {
 }
 
 fn standing(view: u64, normal: bool) -> PbftMessage {
-    PbftMessage::Status(Standing {
+    PbftMessage::Status(StatusReport {
         view: View(view),
         normal,
         stable: Height::ZERO,
@@ -601,7 +601,7 @@ fn entries(replica: &mut Harness<Pbft>) -> Vec<(To, PbftMessage)> {
 }
 
 #[test]
-fn v13_whoever_is_behind_is_shown_why() {
+fn v13_replica_that_is_behind_receives_the_entry_proof() {
     let mut ahead = open(2, 4);
     take(&mut ahead, 3, standing(0, true));
     assert_eq!(entries(&mut ahead), [], "the same view");
@@ -612,7 +612,7 @@ fn v13_whoever_is_behind_is_shown_why() {
     let shown = entries(&mut ahead);
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0].0, To::One(ReplicaId(3)));
-    // Rate-limited, and also for who waits for this view.
+    // Rate-limited, and also for a replica that waits for this view.
     assert!(ahead.deliver(ReplicaId(3), standing(0, true)).is_err());
     ahead.advance(STATUS / 2);
     take(&mut ahead, 3, standing(1, false));
@@ -620,13 +620,13 @@ fn v13_whoever_is_behind_is_shown_why() {
     ahead.advance(STATUS / 2);
     take(&mut ahead, 3, standing(1, true));
     assert_eq!(entries(&mut ahead), []);
-    // It is processed like its parts: from whomever.
+    // A proof is handled like its parts, from any sender.
     let mut behind = open(3, 4);
     let (_, message) = shown.into_iter().next().unwrap();
     take(&mut behind, 0, message);
     assert_eq!(stands(&behind), (1, true));
     assert_eq!(behind.status().last_view_change, "a later view had begun");
-    // A replica between the views shows why it is there.
+    // A replica between views sends its proof as well.
     push_out(&mut ahead, 1);
     ahead.settle();
     ahead.advance(STATUS);
@@ -634,13 +634,13 @@ fn v13_whoever_is_behind_is_shown_why() {
     take(&mut ahead, 3, standing(0, true));
     let shown = entries(&mut ahead);
     assert!(
-        matches!(&shown[0].1, PbftMessage::Entry { view: View(2), evidence: Evidence::NewView(new) } if new.body.view == View(1)),
+        matches!(&shown[0].1, PbftMessage::Entry { view: View(2), proof: EntryProof::NewView(new) } if new.body.view == View(1)),
         "{shown:?}"
     );
 }
 
 #[test]
-fn v13_joining_and_running_out_of_time_are_shown_too() {
+fn v13_entry_proof_covers_joining_and_timeout() {
     let mut ahead = open(1, 4);
     for from in [2, 3] {
         take(&mut ahead, from, leaves(change(3, &[], &[])));
@@ -648,14 +648,14 @@ fn v13_joining_and_running_out_of_time_are_shown_too() {
     ahead.settle();
     take(&mut ahead, 0, standing(0, true));
     let shown = entries(&mut ahead);
-    let Some((_, PbftMessage::Entry { evidence: Evidence::ViewChanges(joined), .. })) = shown.first() else {
+    let Some((_, PbftMessage::Entry { proof: EntryProof::ViewChanges(joined), .. })) = shown.first() else {
         panic!("{shown:?}")
     };
     assert_eq!(joined.len(), 2, "f + 1 for this view");
     let mut behind = open(0, 4);
     take(&mut behind, 1, shown.into_iter().next().unwrap().1);
     assert_eq!(stands(&behind), (3, false));
-    // Its timer runs out: a quorum for the view before.
+    // The view timer expires: the proof is a quorum for the view before.
     ahead.advance(T0);
     assert_eq!(stands(&ahead), (4, false));
     ahead.settle();
@@ -663,7 +663,7 @@ fn v13_joining_and_running_out_of_time_are_shown_too() {
     sent(&mut ahead);
     take(&mut ahead, 0, standing(0, true));
     let shown = entries(&mut ahead);
-    let Some((_, PbftMessage::Entry { evidence: Evidence::ViewChanges(quorum), .. })) = shown.first() else {
+    let Some((_, PbftMessage::Entry { proof: EntryProof::ViewChanges(quorum), .. })) = shown.first() else {
         panic!("{shown:?}")
     };
     assert_eq!(quorum.iter().map(|change| change.by.0).collect::<Vec<_>>(), [1, 2, 3]);
@@ -678,7 +678,7 @@ fn floors_and_window_follow_the_view() {
     let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, View(1)));
     assert_eq!(backup.floors().views, low.into_iter().chain(current).collect::<Vec<_>>());
     assert_eq!(backup.window().views, View(0)..View(10));
-    // Nothing binds to older views when P and Q are empty, and COMMITs of the last one that had begun still count.
+    // With empty P and Q nothing binds to older views. COMMITs of the last begun view still count.
     let mut free = open(1, 4);
     push_out(&mut free, 0);
     assert_eq!(free.window().views, View(0)..View(10));

@@ -1,14 +1,14 @@
-//! When a leader is suspected, and when a view runs out of time (§11).
+//! Suspicion of leaders, and the view timer (§11).
 
 use super::selection::change;
 use super::views::{STATUS, T0, empty, leaves, new_view, stands, suspect, unsuspect, with_height_1};
 use super::*;
-use crate::pbft::Standing;
+use crate::pbft::StatusReport;
 use quorate_consensus::Ready;
 use quorate_types::Time;
 
 #[test]
-fn t2_an_overdue_bundle_is_a_suspicion_that_can_be_taken_back() {
+fn t2_overdue_bundle_raises_a_suspicion_that_can_be_withdrawn() {
     let mut backup = open(1, 4);
     backup.waits(Some(Time(0)), false);
     backup.advance(T0 - 1);
@@ -26,7 +26,7 @@ fn t2_an_overdue_bundle_is_a_suspicion_that_can_be_taken_back() {
     assert_eq!(sent(&mut backup), to_all([unsuspect(0)]));
     backup.advance(STATUS);
     assert_eq!(sent(&mut backup), []);
-    // The next one has a deadline of its own.
+    // The next bundle has a deadline of its own.
     let now = backup.now();
     backup.waits(Some(now), false);
     backup.advance(T0 - 1);
@@ -41,7 +41,7 @@ fn t2_an_overdue_bundle_is_a_suspicion_that_can_be_taken_back() {
 }
 
 #[test]
-fn t3_overload_is_not_a_dead_leader_but_silence_is() {
+fn t3_overload_does_not_raise_a_suspicion_but_silence_does() {
     let mut backup = open(1, 4);
     backup.waits(Some(Time(0)), true);
     for height in 1..=20 {
@@ -55,10 +55,11 @@ fn t3_overload_is_not_a_dead_leader_but_silence_is() {
     };
     assert_eq!(suspects(&mut backup), 0, "it moves");
     backup.advance(T0);
-    assert_eq!(suspects(&mut backup), 1, "nothing moves any more");
+    assert_eq!(suspects(&mut backup), 1, "no height is decided or executed any more");
 }
 
-/// When a replica suspects the leader, while a height is decided twice in each timeout; `None`: not in ten timeouts.
+/// Returns the time at which a replica suspects the leader while a height is decided twice in each timeout. `None` means not
+/// within ten timeouts.
 fn first_suspicion(backup: &mut Harness<Pbft>) -> Option<Time> {
     let is_suspect = |(_, message): &(To, PbftMessage)| *message == suspect(0);
     (1..=20).find_map(|height| {
@@ -72,19 +73,19 @@ fn first_suspicion(backup: &mut Harness<Pbft>) -> Option<Time> {
     })
 }
 
-/// A leader that decides just enough to look alive, and never what this replica waits for.
+/// A leader decides just enough heights to seem alive, and never the bundle that this replica waits for.
 #[test]
-fn t3_overload_excuses_nobody_for_ever() {
+fn t3_overload_excuses_a_leader_for_a_bounded_time() {
     let params = PbftParams { cap_ms: 4 * T0 / MS, ..PbftParams::default() };
     let mut backup = Harness::open(ReplicaId(1), setup(4), &params).unwrap();
     backup.waits(Some(Time(0)), true);
     assert_eq!(first_suspicion(&mut backup), Some(Time(4 * T0)));
 }
 
-/// What is let in takes half of the patience at the rate of the last second. When all becomes slower it takes longer,
-/// and that is nobody's fault; but neither is slowness an excuse for long.
+/// The admitted bundles take half of the patience at the rate of the last second. A slower cluster takes longer without any
+/// fault of the leader, but slowness excuses it for a bounded time only.
 #[test]
-fn t3_a_long_queue_gives_a_leader_that_works_four_timeouts() {
+fn t3_long_queue_gives_a_working_leader_four_timeouts() {
     for (backlog_ms, expected) in [(T0 / 4 / MS, 4 * T0), (T0 / 4 / MS - 1, T0)] {
         let mut backup = open(1, 4);
         backup.backlog(backlog_ms * MS);
@@ -98,12 +99,12 @@ fn t3_a_long_queue_gives_a_leader_that_works_four_timeouts() {
     assert_eq!(sent(&mut backup), to_all([suspect(0)]), "nothing moves");
 }
 
-/// A replica that others are ahead of gives its leader more time as long as it comes nearer, and not much when not.
+/// A lagging replica gives its leader more time as long as it catches up, and little more otherwise.
 #[test]
-fn t7_who_lags_is_patient_while_it_catches_up() {
+fn t7_lagging_replica_is_patient_while_it_catches_up() {
     let mut backup = open(1, 4);
     let executed = |height| {
-        PbftMessage::Status(Standing {
+        PbftMessage::Status(StatusReport {
             view: View(0),
             normal: true,
             stable: Height(0),
@@ -127,7 +128,7 @@ fn t7_who_lags_is_patient_while_it_catches_up() {
     backup.advance(4 * T0 - MS);
     assert_eq!(suspects(&mut backup), 0);
     backup.advance(MS);
-    assert_eq!(suspects(&mut backup), 1, "and now it does not");
+    assert_eq!(suspects(&mut backup), 1, "the replica no longer catches up");
 }
 
 #[test]
@@ -138,11 +139,11 @@ fn t4_f_plus_1_suspicions_end_a_view() {
         take(&mut backup, from, suspect(0));
     }
     take(&mut backup, 4, suspect(3));
-    assert_eq!(stands(&backup), (0, true), "two of three, one of another view");
+    assert_eq!(stands(&backup), (0, true), "two of three SUSPECTs, and one of another view");
     take(&mut backup, 3, unsuspect(0));
     take(&mut backup, 5, suspect(0));
-    assert_eq!(stands(&backup), (0, true), "one was taken back");
-    // Its own counts.
+    assert_eq!(stands(&backup), (0, true), "one SUSPECT was withdrawn");
+    // The own SUSPECT counts.
     backup.waits(Some(Time(0)), false);
     backup.advance(T0);
     assert_eq!(stands(&backup), (0, true), "not before the own copy");
@@ -153,8 +154,8 @@ fn t4_f_plus_1_suspicions_end_a_view() {
 }
 
 #[test]
-fn t4_who_has_left_is_a_suspicion() {
-    // One has left for view 1, as its SUSPECT was heard by it alone; one waits. Neither would move without the other.
+fn t4_replica_that_left_the_view_counts_as_a_suspicion() {
+    // One replica has left for view 1 after SUSPECTs that only it received; one waits. Neither would go on without the other.
     let mut leader = open(0, 4);
     take(&mut leader, 2, leaves(change(1, &[], &[])));
     assert_eq!(stands(&leader), (0, true));
@@ -165,29 +166,33 @@ fn t4_who_has_left_is_a_suspicion() {
     let mut other = open(1, 4);
     take(&mut other, 3, suspect(0));
     take(&mut other, 2, leaves(change(5, &[], &[])));
-    assert_eq!(stands(&other), (1, false), "the next view only: one alone cannot carry others further");
+    assert_eq!(
+        stands(&other),
+        (1, false),
+        "the next view only: one replica alone cannot carry others further"
+    );
 }
 
 #[test]
-fn t4_an_invalid_proposal_is_a_suspicion_at_once() {
+fn t4_invalid_proposal_raises_a_suspicion_at_once() {
     let mut backup = open(1, 4);
     backup.answer_otherwise(Some(Ready::Invalid));
     take(&mut backup, 0, pre_prepare(1, 7));
     assert_eq!(sent(&mut backup), to_all([suspect(0)]));
     backup.waits(None, false);
     backup.settle();
-    assert_eq!(sent(&mut backup), [], "and is not taken back");
+    assert_eq!(sent(&mut backup), [], "the SUSPECT is not withdrawn");
     take(&mut backup, 3, suspect(0));
     assert_eq!(stands(&backup), (1, false));
 }
 
 #[test]
-fn t5_a_new_view_has_its_timer_until_something_is_executed() {
+fn t5_view_timer_runs_until_the_first_execution() {
     let mut backup = open(2, 4);
     take(&mut backup, 1, new_view(1, with_height_1(1), &[(1, block(1, 7).id())]));
     backup.settle();
     sent(&mut backup);
-    // Nobody waits: no timer.
+    // Without a waiting bundle no timer runs.
     backup.advance(10 * STATUS);
     assert_eq!(stands(&backup), (1, true));
     let now = backup.now();
@@ -196,12 +201,12 @@ fn t5_a_new_view_has_its_timer_until_something_is_executed() {
     assert_eq!((stands(&backup), sent(&mut backup)), ((1, true), vec![]), "no deadline, no suspicion");
     backup.log_decided(Height(1), block(1, 7).id());
     backup.execute(Height(1));
-    // Deadlines start afresh from here.
+    // Deadlines count from this execution on.
     backup.advance(T0 - 1);
     assert_eq!((stands(&backup), sent(&mut backup)), ((1, true), vec![]));
     backup.advance(1);
     assert_eq!((stands(&backup), sent(&mut backup)), ((1, true), to_all([suspect(1)])));
-    // And without an execution the view is left.
+    // Without an execution the replica leaves the view.
     let mut other = open(2, 4);
     take(&mut other, 1, new_view(1, with_height_1(1), &[(1, block(1, 7).id())]));
     other.waits(Some(Time(0)), false);
@@ -211,7 +216,7 @@ fn t5_a_new_view_has_its_timer_until_something_is_executed() {
 
 #[test]
 fn t5_deadlines_grow_with_each_view_that_had_worked() {
-    // Replica 3 of 4; views 0, 1 and 2 work, and are left for an overdue deadline.
+    // Replica 3 of 4: views 0, 1 and 2 work, and are left because of an overdue deadline.
     let mut backup = open(3, 4);
     for (view, deadline) in [(0u64, T0), (1, 2 * T0), (2, 4 * T0)] {
         backup.log_decided(Height(view + 1), block(view + 1, 7).id());
@@ -233,7 +238,7 @@ fn t5_deadlines_grow_with_each_view_that_had_worked() {
             take(&mut backup, leader, new_view(view + 1, empty(view + 1, &[0, 1, 2]), &[]));
         }
     }
-    // Half a minute without a suspicion: short again.
+    // After half a minute without a suspicion deadlines are short again.
     take(&mut backup, 2, new_view(6, empty(6, &[0, 1, 2]), &[]));
     backup.waits(None, false);
     backup.advance(30 * STATUS);
@@ -248,11 +253,11 @@ fn t5_deadlines_grow_with_each_view_that_had_worked() {
 }
 
 #[test]
-fn t7_whoever_lags_is_patient_for_a_while() {
+fn t7_lagging_replica_is_patient_for_a_bounded_time() {
     let mut backup = open(2, 4);
     take(&mut backup, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
     let ahead = || {
-        PbftMessage::Status(Standing {
+        PbftMessage::Status(StatusReport {
             view: View(1),
             normal: true,
             stable: Height::ZERO,
@@ -266,8 +271,8 @@ fn t7_whoever_lags_is_patient_for_a_while() {
     backup.advance(10_000 * MS - 1);
     assert_eq!(stands(&backup), (1, true), "f + 1 have executed more");
     backup.advance(1);
-    assert_eq!(stands(&backup), (2, false), "C is the end of it");
-    // One alone says nothing.
+    assert_eq!(stands(&backup), (2, false), "patience ends after C");
+    // The report of one peer alone does not count.
     let mut other = open(2, 4);
     take(&mut other, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
     other.waits(Some(Time(0)), false);

@@ -36,7 +36,7 @@ pub(super) fn new() -> Store<MemDisk> {
     open(MemDisk::new(SEGMENT, PAGE)).unwrap().0
 }
 
-/// The n-th bundle of every test, with `bytes` bytes of request.
+/// Returns the n-th bundle of every test, with a request of `bytes` bytes.
 pub(super) fn bundle(n: u64, bytes: usize) -> Bundle {
     let session = SessionId { height: Height(1), index: 0 };
     let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([3; 32]), session, BundleNo(n + 1));
@@ -68,7 +68,7 @@ fn append(store: &mut Store<MemDisk>, entry: &LogEntry) {
     store.append(mark, entry).unwrap();
 }
 
-/// Appends bodies, block and decision, and returns what executing it needs.
+/// Appends bodies, block and decision, and returns the full block.
 fn decide(store: &mut Store<MemDisk>, height: u64, bundles: &[Bundle]) -> FullBlock {
     let (block, payload) = block(height, 1, bundles);
     for bundle in bundles {
@@ -87,7 +87,7 @@ fn base(store: &mut Store<MemDisk>) {
     }
 }
 
-/// A snapshot with one chunk, durable.
+/// Writes a durable snapshot with one chunk.
 fn snapshot(store: &mut Store<MemDisk>, height: u64) {
     let digest = Digest([height as u8; 32]);
     let mut writer = store.begin_snapshot(Height(height), vec![1, 2], &[digest]).unwrap();
@@ -97,7 +97,7 @@ fn snapshot(store: &mut Store<MemDisk>, height: u64) {
 }
 
 #[test]
-fn every_kind_of_entry_comes_back_in_order() {
+fn entries_of_every_kind_are_recovered_in_order() {
     let mut store = new();
     let statement = Statement::new(Kind::new("vote"), View(3), Height(4), Digest([5; 32]));
     let (one, payload) = block(1, 1, &[bundle(1, 10)]);
@@ -128,7 +128,7 @@ fn every_kind_of_entry_comes_back_in_order() {
 }
 
 #[test]
-fn decided_blocks_are_loaded_whole_before_and_after_a_restart() {
+fn decided_blocks_are_loaded_completely_before_and_after_a_restart() {
     let mut store = new();
     let mut decided = Vec::new();
     for height in 1..=20 {
@@ -158,7 +158,7 @@ fn decided_blocks_are_loaded_whole_before_and_after_a_restart() {
 }
 
 #[test]
-fn a_body_is_copied_once_and_written_once() {
+fn body_is_copied_once_and_written_once() {
     let mut store = new();
     let body = bundle(1, 1000);
     append(&mut store, &LogEntry::Body(body.clone()));
@@ -176,11 +176,11 @@ fn a_body_is_copied_once_and_written_once() {
 }
 
 #[test]
-fn the_same_bundle_in_two_blocks_is_found_in_both() {
+fn bundle_of_two_blocks_is_loaded_with_both() {
     let mut store = new();
     let body = bundle(1, 50);
     let first = decide(&mut store, 1, std::slice::from_ref(&body));
-    // Not appended again: decided a moment ago.
+    // The body is not appended again, because it was decided recently.
     let (again, payload) = block(2, 1, std::slice::from_ref(&body));
     append(&mut store, &LogEntry::Block(Arc::clone(&again), payload));
     let id = again.id();
@@ -191,10 +191,10 @@ fn the_same_bundle_in_two_blocks_is_found_in_both() {
     assert_eq!(store.load(Height(2)).unwrap().unwrap().bundles, [body]);
 }
 
-/// A body was executed, and comes once more while an undecided block names it. When that one is dead and the segments of
-/// both entries are gone, it comes with another block and is still there for it.
+/// A body was executed and is appended again while an undecided block names it. That block dies, and the segments of
+/// both entries are released. The body is appended with another block and must be available for it.
 #[test]
-fn a_body_that_comes_again_is_there_again() {
+fn body_that_is_appended_again_is_available_again() {
     let mut store = new();
     let body = bundle(1, 50);
     decide(&mut store, 1, std::slice::from_ref(&body));
@@ -210,7 +210,7 @@ fn a_body_that_comes_again_is_there_again() {
         if height % 20 == 0 {
             snapshot(&mut store, height);
         }
-        if store.rolled() {
+        if store.take_base_due() {
             base(&mut store);
         }
     }
@@ -225,16 +225,16 @@ fn a_body_that_comes_again_is_there_again() {
 }
 
 #[test]
-fn contradictions_and_gaps_are_refused() {
+fn conflicting_decisions_and_gaps_are_refused() {
     let mut store = new();
     let full = decide(&mut store, 1, &[bundle(1, 1)]);
     let again = LogEntry::Decided { height: Height(1), id: full.id };
     append(&mut store, &again);
     let other = LogEntry::Decided { height: Height(1), id: BlockId::null(Height(1)) };
     let refused = store.append(Mark(99), &other);
-    assert!(matches!(refused, Err(Fault::Contradiction { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Fault::ConflictingDecision { .. })), "{refused:?}");
     let gap = LogEntry::Decided { height: Height(3), id: BlockId::null(Height(3)) };
-    assert!(matches!(store.append(Mark(99), &gap), Err(Fault::Contradiction { .. })));
+    assert!(matches!(store.append(Mark(99), &gap), Err(Fault::ConflictingDecision { .. })));
     let (second, payload) = block(2, 1, &[bundle(2, 1)]);
     let decided = LogEntry::Decided { height: Height(2), id: second.id() };
     assert!(matches!(store.append(Mark(99), &decided), Err(Fault::MissingBlock { .. })));
@@ -246,7 +246,7 @@ fn contradictions_and_gaps_are_refused() {
 }
 
 #[test]
-fn a_damaged_body_is_never_served() {
+fn damaged_body_is_never_returned() {
     let mut store = new();
     let full = decide(&mut store, 1, &[bundle(1, 600)]);
     store.write_and_sync().unwrap();
@@ -261,9 +261,9 @@ fn a_damaged_body_is_never_served() {
     assert!(matches!(open(store.into_disk()), Err(Fault::Damaged { .. })));
 }
 
-/// Heights go on for ever inside a fixed number of segments, once snapshots and bases are written.
+/// With snapshots and bases, any number of heights fits into a fixed number of segments.
 #[test]
-fn segments_are_used_again_once_base_and_snapshot_allow_it() {
+fn segments_are_used_again_with_base_and_snapshot() {
     let mut store = new();
     let (mut bases, mut kept_least) = (0, u64::MAX);
     for height in 1..=2_000u64 {
@@ -274,7 +274,7 @@ fn segments_are_used_again_once_base_and_snapshot_allow_it() {
         if height % 50 == 0 {
             snapshot(&mut store, height);
         }
-        if store.rolled() {
+        if store.take_base_due() {
             base(&mut store);
             bases += 1;
         }
@@ -289,7 +289,7 @@ fn segments_are_used_again_once_base_and_snapshot_allow_it() {
     }
     assert!(store.disk().segments() <= 4 + 6, "{}", store.disk().segments());
     assert!(bases >= 50, "{bases}");
-    // Each height takes less than a kilobyte of the four segments that are kept.
+    // Each height takes less than a kilobyte of the four kept segments.
     assert!(kept_least > 40, "{kept_least}");
     let (first, last) = store.kept();
     for height in first.0..=last.0 {
@@ -299,7 +299,7 @@ fn segments_are_used_again_once_base_and_snapshot_allow_it() {
 }
 
 #[test]
-fn without_a_base_or_a_snapshot_nothing_is_let_go() {
+fn no_segment_is_released_without_base_or_snapshot() {
     for (with_base, with_snapshot) in [(false, true), (true, false)] {
         let mut store = new();
         for height in 1..=300u64 {
@@ -308,7 +308,7 @@ fn without_a_base_or_a_snapshot_nothing_is_let_go() {
             if with_snapshot && height % 20 == 0 {
                 snapshot(&mut store, height);
             }
-            if store.rolled() && with_base {
+            if store.take_base_due() && with_base {
                 base(&mut store);
             }
         }
@@ -319,7 +319,7 @@ fn without_a_base_or_a_snapshot_nothing_is_let_go() {
 }
 
 #[test]
-fn a_disk_that_may_not_grow_stops_the_store() {
+fn exceeded_disk_budget_stops_the_store() {
     let mut store = new();
     let filled = (1..).find_map(|height| {
         let body = LogEntry::Body(bundle(height, 4000));
@@ -330,9 +330,10 @@ fn a_disk_that_may_not_grow_stops_the_store() {
     assert!(store.disk().used_bytes() <= 1 << 20);
 }
 
-/// What an undecided block names lives on, however often the segments are used again. What none names goes.
+/// Bodies that an undecided block names stay available over any number of reused segments. Other undecided bodies are
+/// dropped.
 #[test]
-fn what_is_undecided_is_moved_out_of_segments_that_go() {
+fn undecided_entries_are_moved_out_of_released_segments() {
     let mut store = new();
     let waiting = [bundle(50_000, 700), bundle(50_001, 300)];
     let (far, far_payload) = block(5_000, 1, &waiting[1..]);
@@ -345,7 +346,7 @@ fn what_is_undecided_is_moved_out_of_segments_that_go() {
         if height % 25 == 0 {
             snapshot(&mut store, height);
         }
-        if store.rolled() {
+        if store.take_base_due() {
             base(&mut store);
         }
         if height % 100 == 99 {
@@ -359,16 +360,17 @@ fn what_is_undecided_is_moved_out_of_segments_that_go() {
     assert!(store.kept().0 > Height(500));
     assert_eq!(store.body(waiting[0].digest()).unwrap(), None);
     assert_eq!(store.body(waiting[1].digest()).unwrap().as_ref(), Some(&waiting[1]));
-    // Both are decided at last: one where it is now, and one that comes again with its block.
+    // Finally both are decided: the moved one at its new location, and the other after a new append.
     let full = decide(&mut store, 1_001, &waiting);
     store.write_and_sync().unwrap();
     assert_eq!(store.load(Height(1_001)).unwrap(), Some(full));
 }
 
-/// Somebody deposits more than the oldest segments that go at once: what no block names is dropped with them, and what
-/// one names is moved before the disk is full. Also after a restart.
+/// A peer deposits more bodies than the oldest segments that are released at once. Bodies that no block names are
+/// dropped with the segments. Bodies that one names are moved before the disk is full. Both also hold after a
+/// restart.
 #[test]
-fn a_deposit_does_not_fill_the_disk() {
+fn deposited_bodies_do_not_fill_the_disk() {
     for is_named in [false, true] {
         let mut store = new();
         let deposit: Vec<_> = (0..60).map(|n| bundle(60_000 + n, 3_000)).collect();
@@ -386,7 +388,7 @@ fn a_deposit_does_not_fill_the_disk() {
             if height % 25 == 0 {
                 snapshot(&mut store, height);
             }
-            if store.rolled() {
+            if store.take_base_due() {
                 base(&mut store);
             }
             if height == 1_000 {
@@ -401,10 +403,10 @@ fn a_deposit_does_not_fill_the_disk() {
     }
 }
 
-/// A body that waited for too long among too many is written again with the block that names it, and then stays; what
-/// the log has is not.
+/// A body that was dropped among too many waiting ones is written again with the block that names it, and is then
+/// kept. A body that the log has is not written again.
 #[test]
-fn what_a_block_names_is_appended_with_it_as_far_as_the_log_lacks_it() {
+fn only_missing_bodies_of_a_block_are_appended_with_it() {
     let mut store = new();
     let bodies = [bundle(1, 500), bundle(2, 500)];
     bodies.iter().for_each(|body| append(&mut store, &LogEntry::Body(body.clone())));
@@ -415,9 +417,9 @@ fn what_a_block_names_is_appended_with_it_as_far_as_the_log_lacks_it() {
     let before = store.log.appended_bytes();
     entries.iter().for_each(|entry| append(&mut store, entry));
     let once = store.log.appended_bytes() - before;
-    assert!(once < 500, "{once}: the bodies are there");
+    assert!(once < 500, "{once} bytes: a body was written again");
     entries.iter().for_each(|entry| append(&mut store, entry));
-    assert_eq!(store.log.appended_bytes() - before, once, "and now the block is");
+    assert_eq!(store.log.appended_bytes() - before, once, "the block was written again");
 
     let mut store = new();
     append(&mut store, &LogEntry::Body(bodies[0].clone()));
@@ -427,18 +429,22 @@ fn what_a_block_names_is_appended_with_it_as_far_as_the_log_lacks_it() {
         let location = Location { generation: 1, offset: 1 << 20, length: 1 };
         store.index.insert_body(BundleDigest(Digest(digest)), location);
     }
-    assert_eq!(store.body(bodies[0].digest()).unwrap(), None, "it was dropped");
+    assert_eq!(store.body(bodies[0].digest()).unwrap(), None, "the body was not dropped");
     entries.iter().for_each(|entry| append(&mut store, entry));
     store.write_and_sync().unwrap();
     let (mut store, _) = open(store.into_disk()).unwrap();
     for body in &bodies {
-        assert_eq!(store.body(body.digest()).unwrap().as_ref(), Some(body), "what was voted for is on disk");
+        assert_eq!(
+            store.body(body.digest()).unwrap().as_ref(),
+            Some(body),
+            "a body of the voted block is missing"
+        );
     }
 }
 
-/// In a base a block is written once more, and no more than that.
+/// A base repeats a block exactly once.
 #[test]
-fn a_block_is_written_again_in_a_base_alone() {
+fn block_is_written_again_only_in_a_base() {
     let mut store = new();
     let (far, payload) = block(50, 1, &[]);
     let far = LogEntry::Block(far, payload);
@@ -457,45 +463,45 @@ fn a_block_is_written_again_in_a_base_alone() {
 }
 
 #[test]
-fn a_base_is_asked_for_once_for_each_segment() {
+fn base_is_due_once_for_each_segment() {
     let mut store = new();
-    assert!(!store.rolled(), "the first segment needs none");
+    assert!(!store.take_base_due(), "the first segment needs no base");
     let mut asked = 0;
     let mut height = 0;
     while store.log.generation() < 6 {
         height += 1;
         decide(&mut store, height, &[bundle(height, 900)]);
-        if store.rolled() {
+        if store.take_base_due() {
             asked += 1;
-            assert!(!store.rolled());
+            assert!(!store.take_base_due());
             base(&mut store);
         }
     }
     assert_eq!(asked, 5);
-    // A base that was not finished does not count after a restart.
+    // An unfinished base does not count after a restart.
     append(&mut store, &LogEntry::BaseBegin);
     store.write_and_sync().unwrap();
     let (mut store, _) = open(store.into_disk()).unwrap();
-    assert!(!store.rolled(), "the base before it stands in this segment");
+    assert!(!store.take_base_due(), "the previous base is in this segment");
     while store.log.generation() < 7 {
         height += 1;
         decide(&mut store, height, &[bundle(height, 900)]);
     }
     store.write_and_sync().unwrap();
     let (mut store, _) = open(store.into_disk()).unwrap();
-    assert!(store.rolled(), "it was wanted before the restart");
+    assert!(store.take_base_due(), "the base was due before the restart");
 }
 
-/// Where a base is larger than a segment it is not written without end.
+/// A base that is larger than a segment is not written for each new segment.
 #[test]
-fn a_large_base_is_not_written_again_and_again() {
+fn large_base_is_not_written_for_each_segment() {
     let mut store = new();
     let mut bases = 0;
     let mut appended = 0u64;
     for height in 1..=400u64 {
         decide(&mut store, height, &[bundle(height, 900)]);
         appended += 1_500;
-        while store.rolled() {
+        while store.take_base_due() {
             append(&mut store, &LogEntry::BaseBegin);
             for _ in 0..40 {
                 append(&mut store, &LogEntry::Record([1; 1000].into()));
@@ -514,7 +520,7 @@ fn a_large_base_is_not_written_again_and_again() {
 }
 
 #[test]
-fn an_older_image_of_the_disk_is_an_older_state() {
+fn older_image_of_the_disk_has_an_older_state() {
     let mut store = new();
     decide(&mut store, 1, &[bundle(1, 10)]);
     store.write_and_sync().unwrap();
@@ -531,7 +537,7 @@ fn an_older_image_of_the_disk_is_an_older_state() {
 }
 
 #[test]
-fn limits_that_do_not_fit_into_a_segment_are_refused() {
+fn limits_beyond_a_segment_are_refused() {
     let mut too_large = config();
     too_large.limits.bundle_bytes_max = SEGMENT;
     let refused = Store::open(MemDisk::new(SEGMENT, PAGE), too_large, &mut |_| {}).err();
@@ -539,7 +545,7 @@ fn limits_that_do_not_fit_into_a_segment_are_refused() {
 }
 
 #[test]
-fn a_state_from_elsewhere_lets_the_heights_go_on_after_it() {
+fn heights_continue_after_a_transferred_state() {
     let mut store = new();
     decide(&mut store, 1, &[bundle(1, 10)]);
     let (dead, payload) = block(7, 1, &[bundle(2, 10)]);
@@ -555,9 +561,9 @@ fn a_state_from_elsewhere_lets_the_heights_go_on_after_it() {
     let _ = PayloadId::ZERO;
 }
 
-/// The snapshot is durable and the decided heights under it are not: it stands for them.
+/// A durable snapshot replaces the decided heights below it that are not durable.
 #[test]
-fn a_snapshot_may_be_newer_than_the_log() {
+fn snapshot_may_be_newer_than_the_log() {
     let mut store = new();
     decide(&mut store, 1, &[bundle(1, 10)]);
     store.write_and_sync().unwrap();
@@ -581,9 +587,9 @@ fn damage_newest(disk: &mut MemDisk, prefix: &str) {
 }
 
 #[test]
-fn a_damaged_snapshot_is_passed_over_only_if_the_log_reaches_back() {
+fn damaged_snapshot_is_skipped_only_if_the_log_reaches_back() {
     for damage in ["snapshot-", "chunks-"] {
-        // The log still has everything from the older one on.
+        // The log still has all heights from the older snapshot on.
         let mut store = new();
         for height in 1..=30 {
             decide(&mut store, height, &[bundle(height, 10)]);
@@ -599,17 +605,17 @@ fn a_damaged_snapshot_is_passed_over_only_if_the_log_reaches_back() {
         assert_eq!(newest.height(), Height(20), "{damage}");
         assert_eq!(store.snapshot_chunk(&newest, 0).unwrap(), 20u64.to_le_bytes());
         assert!(store.load(Height(21)).unwrap().is_some());
-        // The next one takes the place of the damaged one, also at the same height.
+        // The next snapshot replaces the damaged one, also at the same height.
         snapshot(&mut store, 30);
         let (store, _) = open(store.into_disk()).unwrap();
         assert_eq!(store.newest_snapshot().unwrap().unwrap().height(), Height(30));
 
-        // Segments below the newest one have been used again.
+        // Segments below the newest snapshot were used again.
         let mut store = new();
         for height in 1..=600 {
             decide(&mut store, height, &[bundle(height, 500)]);
             store.write_and_sync().unwrap();
-            if store.rolled() {
+            if store.take_base_due() {
                 base(&mut store);
             }
             if height % 300 == 0 {
@@ -619,7 +625,7 @@ fn a_damaged_snapshot_is_passed_over_only_if_the_log_reaches_back() {
         for height in 601..=800 {
             decide(&mut store, height, &[bundle(height, 500)]);
             store.write_and_sync().unwrap();
-            if store.rolled() {
+            if store.take_base_due() {
                 base(&mut store);
             }
         }
@@ -632,12 +638,12 @@ fn a_damaged_snapshot_is_passed_over_only_if_the_log_reaches_back() {
 }
 
 #[test]
-fn snapshots_that_are_gone_are_noticed() {
+fn missing_snapshots_are_a_gap() {
     let mut store = new();
     for height in 1..=600 {
         decide(&mut store, height, &[bundle(height, 500)]);
         store.write_and_sync().unwrap();
-        if store.rolled() {
+        if store.take_base_due() {
             base(&mut store);
         }
         if height % 100 == 0 {

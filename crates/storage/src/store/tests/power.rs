@@ -1,5 +1,5 @@
-//! A workload in which everything happens (bodies early and late, dead blocks, bases, snapshots in slices,
-//! segments used again), cut at every operation of the disk, and cut at random for very long.
+//! A workload with early and late bodies, dead blocks, bases, snapshots in slices and reused segments. One test cuts
+//! the power at every operation of the disk, another at random for very long.
 
 use super::*;
 use quorate_types::rng::Rng;
@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 const CHUNKS: u64 = 6;
 
-/// A host that keeps a counter as its only record, and what must be true of its store at any time.
+/// A host whose only record is a counter, with the expected content of its store.
 struct Host {
     store: Store<MemDisk>,
     rng: Rng,
     decided: BTreeMap<u64, FullBlock>,
-    /// Bodies that wait, the mark under which each was appended, and the generation.
+    /// Waiting bodies, each with the mark and the generation of its append.
     waiting: Vec<(Bundle, Mark, u32)>,
     bundles: u64,
-    /// The counter as it was under each mark.
+    /// The value of the counter at each mark.
     counters: BTreeMap<Mark, u64>,
     heights: BTreeMap<Mark, u64>,
     writer: Option<SnapshotWriter>,
@@ -25,7 +25,7 @@ struct Host {
 use crate::snapshot::SnapshotWriter;
 
 fn chunk(height: u64, index: u64) -> (Digest, Vec<u8>) {
-    // Half of the chunks change from snapshot to snapshot; one is empty.
+    // Half of the chunks change from snapshot to snapshot. One is empty.
     let version = if index.is_multiple_of(2) { height } else { height / 40 };
     let mut bytes = format!("chunk {index} of {version}").into_bytes();
     bytes.resize(if index == 5 { 0 } else { 200 }, 7);
@@ -49,7 +49,7 @@ impl Host {
 
     fn append(&mut self, entry: &LogEntry) -> Result<Mark, Fault> {
         let mark = Mark(self.store.appended().0 + 1);
-        // What was tried may have happened, also when the power went.
+        // An attempt may have succeeded even if the power failed.
         if let LogEntry::Record(bytes) = entry {
             let counter = u64::from_le_bytes(bytes[..8].try_into().unwrap());
             self.counters.insert(mark, counter);
@@ -84,8 +84,8 @@ impl Host {
         Ok(())
     }
 
-    /// Decides the next height: with some of the waiting bodies, or with nothing. Now and then another block was
-    /// there before, which never is decided.
+    /// Decides the next height, with some of the waiting bodies or with none. Sometimes appends another block before,
+    /// which is never decided.
     fn decide(&mut self) -> Result<(), Fault> {
         let height = self.last() + 1;
         if self.rng.below(4) == 0 {
@@ -121,7 +121,7 @@ impl Host {
     fn snapshot_step(&mut self) -> Result<(), Fault> {
         let Some(mut writer) = self.writer.take() else {
             let height = self.last();
-            // What a snapshot stands for is durable before, as behind a stable checkpoint.
+            // The heights below a snapshot are durable before, as below a stable checkpoint.
             if height > self.snapshots.last().copied().unwrap_or(0) + 5 && self.durable_height() >= height {
                 let digests: Vec<Digest> = (0..CHUNKS).map(|index| chunk(height, index).0).collect();
                 let header = format!("header {height}").into_bytes();
@@ -163,7 +163,7 @@ impl Host {
                 self.append(&LogEntry::Guard(statement))?;
             }
         }
-        if self.store.rolled() {
+        if self.store.take_base_due() {
             self.append(&LogEntry::BaseBegin)?;
             let counter = self.counter();
             self.count(counter)?;
@@ -172,7 +172,7 @@ impl Host {
         Ok(())
     }
 
-    /// Loses power, opens again, and checks that nothing durable is lost and nothing is made up.
+    /// Loses power and opens the store again. Checks that all durable data is available and none is invented.
     fn crash_and_check(&mut self, keep: Keep<'_>, what: &str) {
         let mut disk = self.store.disk().clone();
         disk.crash(keep);
@@ -197,7 +197,7 @@ impl Host {
         let (first, last) = self.check_heights(durable_height, what);
         self.check_waiting(durable, &entries, what);
 
-        // From here on the host knows what came back, and goes on from there.
+        // From now on the host knows the recovered state and continues from it.
         self.decided.retain(|height, _| *height <= last.0);
         self.counters = BTreeMap::from([(Mark(0), seen)]);
         self.heights = BTreeMap::from([(Mark(0), last.0)]);
@@ -207,7 +207,7 @@ impl Host {
     fn check_snapshot(&mut self, what: &str) {
         let newest = self.store.newest_snapshot().unwrap();
         let height = newest.as_ref().map_or(0, |snapshot| snapshot.height().0);
-        // The last one that was tried may or may not have been finished.
+        // The last attempt may or may not have been finished.
         let tried = self.snapshots.last().copied().unwrap_or(0);
         let before = self.snapshots.iter().rev().nth(1).copied().unwrap_or(0);
         assert!(height == tried || height == before, "{what}: snapshot {height}, not {tried} or {before}");
@@ -242,7 +242,7 @@ impl Host {
             match found {
                 Some(found) => assert_eq!(found, *body, "{what}"),
                 None => {
-                    // No block names it, so it goes with its segment.
+                    // No block names the body, so it is dropped with its segment.
                     assert!(*mark > durable || *generation < oldest, "{what}: a durable body is lost");
                     lost.push(body.digest());
                 }
@@ -250,7 +250,7 @@ impl Host {
             *mark = Mark(0);
         }
         self.waiting.retain(|(body, ..)| !lost.contains(&body.digest()));
-        // Bodies of heights that were not durable wait again, if they are here.
+        // Bodies of heights that were not durable wait again, if the store has them.
         let (_, last) = self.store.kept();
         let undone: Vec<Bundle> =
             self.decided.range(last.0 + 1..).flat_map(|(_, full)| full.bundles.clone()).collect();
@@ -263,7 +263,7 @@ impl Host {
 }
 
 #[test]
-fn the_power_may_go_at_every_operation() {
+fn store_survives_a_power_cut_at_every_operation() {
     let mut seeds = Rng::new(1);
     for cut in 1.. {
         let mut host = Host::new(3);
@@ -279,7 +279,7 @@ fn the_power_may_go_at_every_operation() {
                 1 => Keep::Everything,
                 _ => Keep::Sectors(&mut rng),
             });
-            // The checks bring the host into line with what survived, so each needs a host of its own.
+            // The checks adapt the host to the recovered state, so each needs a host of its own.
             let mut again = Host::new(3);
             again.store.disk_mut().cut_power_after(cut);
             let _ = (0..500).try_for_each(|_| again.step());
@@ -297,7 +297,7 @@ fn the_power_may_go_at_every_operation() {
 }
 
 #[test]
-fn long_lives_with_many_crashes() {
+fn store_survives_many_crashes() {
     for seed in 0..12 {
         let mut host = Host::new(seed);
         let mut rng = Rng::new(seed + 1000);

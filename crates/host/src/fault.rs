@@ -1,0 +1,53 @@
+//! Reasons for which a host does not open or stops.
+
+use quorate_app::RestoreError;
+use quorate_consensus::{Alarm, OpenError};
+use quorate_replica::BadLog;
+use quorate_types::Height;
+
+/// The reason for which a host must stop.
+#[derive(Debug, thiserror::Error)]
+pub enum HostFault {
+    /// The disk failed, is full, or holds contradictory data.
+    #[error(transparent)]
+    Storage(#[from] quorate_storage::Fault),
+    /// The replica has stopped itself because safety is broken.
+    #[error("{0}")]
+    Stopped(Alarm),
+    /// The host could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenFault),
+}
+
+/// The reason for which a host does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenFault {
+    /// The log holds an entry that this version does not write.
+    #[error(transparent)]
+    Log(#[from] BadLog),
+    /// The protocol refuses its parameters or its committee.
+    #[error(transparent)]
+    Protocol(#[from] OpenError),
+    /// The snapshot cannot be restored.
+    #[error("{0}; move the folder's snapshots away only if the log reaches back to the first block")]
+    Snapshot(#[from] RestoreError),
+    /// The service differs from the one that genesis names.
+    #[error("{0}")]
+    Application(String),
+    /// The log does not reach back to the snapshot.
+    #[error(
+        "the log begins after height {missing}, and the newest snapshot is older: the folder is incomplete; restore it as a whole"
+    )]
+    Gap {
+        /// The first height that is missing.
+        missing: Height,
+    },
+    /// Execution of the log gave a state that differs from the one that a quorum has signed.
+    #[error(
+        "the state at height {height} differs from the one that a quorum has signed: the folder or the memory of this machine is corrupt; restore the folder from a back-up or replace the machine"
+    )]
+    Diverged {
+        /// The height whose states differ.
+        height: Height,
+    },
+}

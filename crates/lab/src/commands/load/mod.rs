@@ -1,0 +1,142 @@
+//! `quorate load`: the load generator against a running cluster.
+
+mod arguments;
+mod ranges;
+#[cfg(test)]
+mod tests;
+
+pub use arguments::{LoadArgs, OfferArgs};
+
+use super::load_bar::LoadBar;
+use crate::load::{Generator, LoadOptions, Mix, Summary};
+use crate::service_load::ServiceMix;
+use quorate_client::driver::ClientPool;
+use quorate_client::keys;
+use quorate_history::History;
+use quorate_node::config::ClusterConfig;
+use quorate_node::exit::Failure;
+use quorate_node::layout::ADMIN_KEY;
+use quorate_node::out;
+use quorate_node::service::Service;
+use quorate_types::Genesis;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Offers the load of the key-value store and prints the result.
+///
+/// # Errors
+/// When the arguments are wrong, a file cannot be written, the cluster does not answer, requests have no good answer at the
+/// end, or the load was not carried.
+pub fn run(args: &LoadArgs) -> Result<(), Failure> {
+    offer(&args.offer, Service::KV, options(args)?, args.history.as_deref())
+}
+
+/// Offers the load of a service of its own and prints the result.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_service(args: &OfferArgs, service: Service, mix: ServiceMix) -> Result<(), Failure> {
+    ranges::check_offer(args)?;
+    let options = args.options(Mix::Service(mix), false);
+    ranges::check_together(&options)?;
+    offer(args, service, options, None)
+}
+
+/// The load to offer, all options checked by themselves and together.
+fn options(args: &LoadArgs) -> Result<LoadOptions, Failure> {
+    args.check_mix()?;
+    ranges::check_each(args)?;
+    let options = args.offer.options(args.mix()?, args.history.is_some());
+    ranges::check_together(&options)?;
+    Ok(options)
+}
+
+fn offer(
+    args: &OfferArgs,
+    service: Service,
+    options: LoadOptions,
+    history: Option<&Path>,
+) -> Result<(), Failure> {
+    let config = ClusterConfig::load(&args.cluster)?;
+    config.check_service(service)?;
+    ranges::check_cluster(&options, &config)?;
+    let clients_max = config.genesis.clients_max;
+    ranges::check_sessions(options.clients, clients_max)?;
+    let folder = args.cluster.parent().map(PathBuf::from).unwrap_or_default();
+    let admin = args.admin_key.clone().unwrap_or_else(|| folder.join(ADMIN_KEY));
+    let admin = keys::read_private(&admin).map_err(Failure::usage)?;
+    let output = history.map(Output::open).transpose()?;
+    let pool = ClientPool::new(config.client_info()).map_err(Failure::run)?;
+    let mut generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
+    let mut bar = LoadBar::new();
+    let summary = generator.run(&mut bar).map_err(Failure::run)?;
+    bar.finish();
+    // The figures are printed even where the history cannot be written.
+    let kept = output.map_or(Ok(()), |output| {
+        let read = generator.read_back().map_err(Failure::run);
+        output.save(&generator.take_history()).and(read)
+    });
+    show(&summary, args.json)?;
+    kept?;
+    check(&summary, &config.genesis, generator.unanswered())
+}
+
+/// Checks that all requests have good answers and that the load was carried.
+fn check(summary: &Summary, genesis: &Genesis, unanswered: Option<&str>) -> Result<(), Failure> {
+    if summary.counts.errors > 0 {
+        let all = summary.counts.acknowledged.saturating_add(summary.counts.errors);
+        let kinds = &summary.counts.errors_by_kind;
+        let mut text = format!("{} of {all} requests have no good answer: {kinds}", summary.counts.errors);
+        if summary.counts.sessions_lost > 0 || kinds.of("SessionLost") > 0 {
+            text.push_str(&format!(
+                "; sessions were lost: the cluster keeps clients_max = {} of them, those of all clients, and one more \
+                 displaces another",
+                genesis.clients_max
+            ));
+        }
+        if kinds.of("NoRoom") > 0 || kinds.of("TooLarge") > 0 {
+            text.push_str(&format!(
+                "; the results of one bundle may have reply_bytes_max = {} bytes; --bundle 1 gives each request a bundle",
+                genesis.bodies.reply_bytes_max
+            ));
+        }
+        if let Some(unanswered) = unanswered {
+            text.push_str(&format!("; without an answer: {unanswered}"));
+        }
+        return Err(Failure::run(text));
+    }
+    if summary.counts.acknowledged == 0 {
+        return Err(Failure::run("no request was answered"));
+    }
+    if !summary.is_carried() {
+        return Err(Failure::run(format!("the load was not carried: {}", summary.carried_text())));
+    }
+    Ok(())
+}
+
+/// A file that is written at the end. It is opened before anything starts, and keeps its content until then.
+struct Output {
+    name: PathBuf,
+    file: File,
+}
+
+impl Output {
+    fn open(name: &Path) -> Result<Self, Failure> {
+        let file = File::options().create(true).write(true).truncate(false).open(name);
+        let file = file.map_err(|error| Failure::usage(format!("{}: {error}", name.display())))?;
+        Ok(Self { name: name.to_owned(), file })
+    }
+
+    fn save(self, history: &History) -> Result<(), Failure> {
+        let mut out = BufWriter::new(&self.file);
+        // A file that cannot be cut, a pipe for example, holds nothing yet.
+        let _ = self.file.set_len(0);
+        let written = history.write(&mut out).and_then(|()| out.flush());
+        written.map_err(|error| Failure::run(format!("{}: {error}", self.name.display())))
+    }
+}
+
+fn show(summary: &Summary, json: bool) -> Result<(), Failure> {
+    if json { out::json(summary) } else { out::bytes(summary.to_string().as_bytes()) }
+}

@@ -1,0 +1,225 @@
+//! The numbers that the options of `load` take: by themselves, together, and with this cluster. All of it is checked before
+//! anything starts.
+
+use super::arguments::{LoadArgs, OfferArgs};
+use crate::load::{LoadOptions, Mix, Pace};
+use quorate_app::KEY_BYTES_MAX;
+use quorate_client::Audience;
+use quorate_node::config::ClusterConfig;
+use quorate_node::exit::Failure;
+use quorate_types::ReplicaId;
+use quorate_types::bundle::BUNDLE_HEADER_BYTES;
+use std::fmt;
+
+/// The numbers that an option takes, both ends included. Its help says the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) name: &'static str,
+    pub(super) least: f64,
+    pub(super) most: f64,
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.least, self.most)
+    }
+}
+
+const fn range(name: &'static str, least: f64, most: f64) -> Range {
+    Range { name, least, most }
+}
+
+const RATE: Range = range("--rate", 0.001, 10_000_000.0);
+const IN_FLIGHT: Range = range("--in-flight", 1.0, 1_000_000.0);
+/// One less than a connection may speak for: the admin client is one too.
+const CLIENTS: Range = range("--clients", 1.0, 16_383.0);
+const BUNDLE: Range = range("--bundle", 0.0, 65_536.0);
+const REQUEST_BYTES: Range = range("--request-bytes", 9.0, 1_048_576.0);
+const REPLY_BYTES: Range = range("--reply-bytes", 0.0, 1_048_576.0);
+const KEYS: Range = range("--keys", 1.0, 1_000_000_000.0);
+const READ_SHARE: Range = range("--read-share", 0.0, 1.0);
+const SECONDS: Range = range("--seconds", 0.001, 1_000_000.0);
+const WARMUP: Range = range("--warmup", 0.0, 1_000_000.0);
+const PRESIGN: Range = range("--presign", 1.0, 10_000_000.0);
+
+/// Every option with a range. `--seed` takes any number, `--send-to` a replica of the cluster.
+#[cfg(test)]
+pub(super) const ALL: [Range; 11] = [
+    RATE,
+    IN_FLIGHT,
+    CLIENTS,
+    BUNDLE,
+    REQUEST_BYTES,
+    REPLY_BYTES,
+    KEYS,
+    READ_SHARE,
+    SECONDS,
+    WARMUP,
+    PRESIGN,
+];
+
+/// A whole number as a floating-point one; above 2^53 it is rounded, and far above every range.
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "compared with ranges far below 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+fn within(range: Range, value: Option<f64>) -> Result<(), Failure> {
+    match value {
+        Some(value) if !(range.least..=range.most).contains(&value) => {
+            Err(Failure::usage(format!("{} {value}: expected {range}", range.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks each option of every load by itself.
+pub(super) fn check_offer(args: &OfferArgs) -> Result<(), Failure> {
+    for (range, value) in [
+        (IN_FLIGHT, args.in_flight),
+        (CLIENTS, Some(args.clients)),
+        (BUNDLE, Some(args.bundle)),
+        (PRESIGN, args.presign),
+    ] {
+        within(range, value.map(float))?;
+    }
+    for (range, value) in [
+        (RATE, args.rate),
+        (SECONDS, Some(args.seconds.as_secs_f64())),
+        (WARMUP, Some(args.warmup.as_secs_f64())),
+    ] {
+        within(range, value)?;
+    }
+    Ok(())
+}
+
+/// Checks each option of the store's load by itself.
+pub(super) fn check_each(args: &LoadArgs) -> Result<(), Failure> {
+    check_offer(&args.offer)?;
+    for (range, value) in
+        [(REQUEST_BYTES, Some(args.request_bytes)), (REPLY_BYTES, args.reply_bytes), (KEYS, args.keys)]
+    {
+        within(range, value.map(float))?;
+    }
+    within(READ_SHARE, args.read_share)?;
+    if args.prefix.as_ref().is_some_and(|prefix| prefix.chars().any(char::is_control)) {
+        return Err(Failure::usage("--prefix: expected no control characters"));
+    }
+    Ok(())
+}
+
+/// Checks the options together.
+pub(super) fn check_together(options: &LoadOptions) -> Result<(), Failure> {
+    let bundle = options.bundle.unwrap_or(1);
+    if let Pace::Closed { in_flight } = options.pace
+        && in_flight < usize::try_from(bundle).unwrap_or(usize::MAX)
+    {
+        return Err(Failure::usage(format!(
+            "--bundle {bundle}: only {in_flight} requests may be in flight, so that no bundle would be full; expected \
+             --in-flight {bundle} or more"
+        )));
+    }
+    let key_bytes = options.mix.key_bytes_max(options.clients);
+    if key_bytes > KEY_BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "--prefix: keys would have {key_bytes} bytes; the store takes at most {KEY_BYTES_MAX}"
+        )));
+    }
+    let (bytes, least) = (options.mix.request_bytes(), options.mix.request_bytes_min(options.clients));
+    if bytes < least {
+        return Err(Failure::usage(format!(
+            "--request-bytes {bytes}: a request with such a key has {least} bytes at least"
+        )));
+    }
+    check_due(options)
+}
+
+/// Checks that an open loop has something to measure.
+fn check_due(options: &LoadOptions) -> Result<(), Failure> {
+    let Pace::Open { rate } = options.pace else { return Ok(()) };
+    if options.due() != Some(0) {
+        return Ok(());
+    }
+    let presign = options.presign;
+    Err(Failure::usage(if presign > 0 {
+        format!("--presign {presign}: all of them are due in the warm-up, and none in the measured time")
+    } else {
+        format!(
+            "--rate {rate}: no request is due in the measured time, from {} s to {} s",
+            options.warmup.as_secs_f64(),
+            options.warmup.saturating_add(options.seconds).as_secs_f64()
+        )
+    }))
+}
+
+/// Checks the options against the limits of the cluster.
+pub(super) fn check_cluster(options: &LoadOptions, config: &ClusterConfig) -> Result<(), Failure> {
+    let genesis = &config.genesis;
+    let limits = &genesis.bodies;
+    let n = genesis.members.len();
+    if let Audience::One(ReplicaId(id)) = options.audience
+        && usize::from(id) >= n
+    {
+        let last = n.saturating_sub(1);
+        return Err(Failure::usage(format!("--send-to {id}: expected leader, all, or 0 to {last}")));
+    }
+    let bytes = float(u64::try_from(options.mix.request_bytes()).unwrap_or(u64::MAX));
+    let bundle = f64::from(options.bundle.unwrap_or(1));
+    let in_bundle = bundle * (bytes + 4.0) + float(u64::try_from(BUNDLE_HEADER_BYTES).unwrap_or(u64::MAX));
+    let reply = match options.mix {
+        Mix::Echo { reply_bytes, .. } => f64::from(reply_bytes),
+        Mix::Kv { .. } | Mix::Judged { .. } | Mix::Service(_) => 0.0,
+    };
+    let bundle_text = format!("--bundle {bundle}: ");
+    let bundle_name = if options.bundle.is_some() { bundle_text.as_str() } else { "" };
+    for (what, value, name, limit) in [
+        ("--request-bytes: a request of".to_owned(), bytes, "request_bytes_max", limits.request_bytes_max),
+        (
+            format!("{bundle_name}requests in a bundle:"),
+            bundle,
+            "bundle_requests_max",
+            limits.bundle_requests_max,
+        ),
+        (format!("{bundle_name}bytes of a bundle:"), in_bundle, "bundle_bytes_max", limits.bundle_bytes_max),
+        (
+            format!("--reply-bytes: {bundle_name}bytes of results of a bundle:"),
+            reply * bundle,
+            "reply_bytes_max",
+            limits.reply_bytes_max,
+        ),
+    ] {
+        if value > f64::from(limit) {
+            return Err(Failure::usage(format!(
+                "{what} {value}; the cluster takes {name} = {limit} at most"
+            )));
+        }
+    }
+    check_window(options, genesis.client_window)
+}
+
+/// Checks that the clients' windows have room for the requests in flight.
+fn check_window(options: &LoadOptions, window: u32) -> Result<(), Failure> {
+    let (Pace::Closed { in_flight }, Some(bundle)) = (options.pace, options.bundle) else {
+        return Ok(());
+    };
+    let clients = u64::try_from(options.clients).unwrap_or(u64::MAX);
+    let most = clients.saturating_mul(u64::from(window)).saturating_mul(u64::from(bundle));
+    if u64::try_from(in_flight).unwrap_or(u64::MAX) > most {
+        return Err(Failure::usage(format!(
+            "--in-flight {in_flight}: {clients} clients have at most {most} requests in flight, client_window = {window} \
+             bundles of {bundle} each; expected fewer, or more --clients"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that every client keeps its session. This is no usage error: another cluster takes the same command line.
+pub(super) fn check_sessions(clients: usize, clients_max: u32) -> Result<(), Failure> {
+    if clients <= usize::try_from(clients_max).unwrap_or(usize::MAX) {
+        return Ok(());
+    }
+    Err(Failure::run(format!(
+        "--clients {clients}: the cluster keeps clients_max = {clients_max} sessions, and each further one would displace \
+         another; expected --clients {clients_max} or fewer, or a cluster made with a larger clients_max"
+    )))
+}

@@ -1,0 +1,82 @@
+//! `quorate sim --figures` and `quorate sim --script`: modes of the simulator without random runs.
+
+use quorate_consensus::Entry;
+use quorate_node::commands::arguments::refuse;
+use quorate_node::exit::Failure;
+use quorate_node::out;
+use quorate_protocols::find;
+use quorate_sim::conformance::{markdown, measure, sizes};
+use quorate_sim::script::{first_difference, play};
+use std::path::{Path, PathBuf};
+
+/// Modes that replace random runs.
+#[derive(Debug, clap::Args)]
+pub(super) struct OtherMode {
+    /// Instead of seeds: count messages, message delays and syncs where nothing goes wrong, and compare them with
+    /// what the protocol states
+    #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json", "scenario"])]
+    figures: bool,
+    /// Instead of seeds: play a golden script, and say where its trace is another one; docs/scripts.md lists what a
+    /// script can say
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "n", "protocol", "byzantine", "json", "scenario"])]
+    script: Option<PathBuf>,
+    /// Write the trace into the script
+    #[arg(long, requires = "script")]
+    update: bool,
+}
+
+impl OtherMode {
+    /// Whether another mode is asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        self.figures || self.script.is_some()
+    }
+
+    /// Checks `--update`: clap's `requires` is not evaluated where another option excludes `--script`.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let update = ("--update", self.update && self.script.is_none());
+        refuse(&[update], "it is about a script; name that with --script")
+    }
+
+    /// Runs the other mode, if one is asked for.
+    pub(super) fn run(&self, entry: &Entry, n: Option<usize>) -> Option<Result<(), Failure>> {
+        match &self.script {
+            Some(file) => Some(script(file, self.update)),
+            None => self.figures.then(|| figures(entry, n)),
+        }
+    }
+}
+
+/// Measures a protocol at its own sizes, or at one.
+fn figures(entry: &Entry, n: Option<usize>) -> Result<(), Failure> {
+    let sizes = n.map_or_else(|| sizes(entry).to_vec(), |n| vec![n]);
+    let mut reports = Vec::new();
+    for n in sizes {
+        reports.push(measure(entry, n).map_err(Failure::run)?);
+    }
+    out::line(markdown(&reports).trim_end())?;
+    if reports.iter().all(|report| report.agrees()) {
+        return Ok(());
+    }
+    Err(Failure::run(format!("{} does not cost what it states", entry.spec.name)))
+}
+
+/// Plays a script.
+fn script(file: &Path, is_update: bool) -> Result<(), Failure> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let played = play(&text, &|name| find(name).copied());
+    let played = match played {
+        Ok(played) => played,
+        Err(trouble) => {
+            out::line(trouble.played.trim_end())?;
+            return Err(Failure::run(format!("{shown}: {trouble}")));
+        }
+    };
+    out::line(played.trim_end())?;
+    let Some(difference) = first_difference(&text, &played) else { return Ok(()) };
+    if is_update {
+        return std::fs::write(file, played).map_err(|error| Failure::run(format!("{shown}: {error}")));
+    }
+    eprintln!("{difference}");
+    Err(Failure::run(format!("{shown}: its trace is another one; --update writes what was played")))
+}

@@ -1,0 +1,163 @@
+//! Latencies as a histogram: percentiles to three significant digits, mean and maximum exact.
+
+use super::numbers::float;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Nanoseconds up to which the histogram tells values apart: ten minutes. What is beyond counts as this.
+const NS_MAX: u64 = 600_000_000_000;
+
+/// Latency in nanoseconds, of good answers alone.
+///
+/// A percentile is the value at its rank among the samples, in their order; the rank is rounded up. The value is
+/// rounded up too, by a thousandth at most, and never beyond the maximum.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Latency {
+    /// Number of latencies.
+    pub samples: u64,
+    /// Those of them beyond ten minutes, which the percentiles count as ten minutes.
+    pub clamped: u64,
+    /// Mean, exact.
+    pub mean: f64,
+    /// Standard deviation.
+    pub stdev: f64,
+    /// Median.
+    pub p50: u64,
+    /// 90 %.
+    pub p90: u64,
+    /// 99 %.
+    pub p99: u64,
+    /// 99.9 %.
+    pub p999: u64,
+    /// Largest, exact.
+    pub max: u64,
+}
+
+/// Latencies that are being collected.
+pub(super) struct Latencies {
+    histogram: Histogram<u64>,
+    sum: f64,
+    max: u64,
+    clamped: u64,
+}
+
+impl Latencies {
+    pub(super) fn new() -> Self {
+        // The bounds are constants that the library accepts; a histogram that resizes itself is the way out.
+        let histogram = Histogram::new_with_bounds(1_000, NS_MAX, 3)
+            .or_else(|_| Histogram::new(3))
+            .unwrap_or_else(|_| unreachable!("three significant digits are allowed"));
+        Self { histogram, sum: 0.0, max: 0, clamped: 0 }
+    }
+
+    /// Adds the latency of `count` requests.
+    pub(super) fn record(&mut self, ns: u64, count: u64) {
+        self.histogram.saturating_record_n(ns.min(NS_MAX), count);
+        self.sum += float(ns) * float(count);
+        self.max = self.max.max(ns);
+        if ns > NS_MAX {
+            self.clamped = self.clamped.saturating_add(count);
+        }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    pub(super) fn summary(&self) -> Latency {
+        let samples = self.len();
+        Latency {
+            samples,
+            clamped: self.clamped,
+            mean: if samples > 0 { self.sum / float(samples) } else { 0.0 },
+            stdev: self.histogram.stdev(),
+            p50: self.percentile(500),
+            p90: self.percentile(900),
+            p99: self.percentile(990),
+            p999: self.percentile(999),
+            max: self.max,
+        }
+    }
+
+    /// The value at so many thousandths of the samples. In whole numbers: a product of floating-point numbers may lie a
+    /// little above the rank that is meant.
+    fn percentile(&self, per_mille: u64) -> u64 {
+        let rank = u128::from(self.len()).saturating_mul(u128::from(per_mille)).div_ceil(1_000).max(1);
+        let mut seen = 0u128;
+        for step in self.histogram.iter_recorded() {
+            seen = seen.saturating_add(u128::from(step.count_since_last_iteration()));
+            if seen >= rank {
+                return self.histogram.highest_equivalent(step.value_iterated_to()).min(NS_MAX).min(self.max);
+            }
+        }
+        0
+    }
+
+    /// Number of latencies between two values, both included.
+    #[cfg(test)]
+    pub(super) fn between(&self, low: u64, high: u64) -> u64 {
+        self.histogram.count_between(low, high)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: impl IntoIterator<Item = u64>) -> Latency {
+        let mut latencies = Latencies::new();
+        values.into_iter().for_each(|ns| latencies.record(ns, 1));
+        latencies.summary()
+    }
+
+    /// Within a thousandth above.
+    fn assert_near(value: u64, exact: u64) {
+        assert!(value >= exact && value - exact <= exact / 1_000, "{value} for {exact}");
+    }
+
+    #[test]
+    fn the_rank_is_rounded_up() {
+        for (samples, p50, p90, p99, p999) in [
+            (1, 1, 1, 1, 1),
+            (2, 1, 2, 2, 2),
+            (3, 2, 3, 3, 3),
+            (10, 5, 9, 10, 10),
+            (100, 50, 90, 99, 100),
+            (101, 51, 91, 100, 101),
+            (1_000, 500, 900, 990, 999),
+            (1_001, 501, 901, 991, 1_000),
+            (7_000, 3_500, 6_300, 6_930, 6_993),
+        ] {
+            let latency = of((1..=samples).map(|rank| rank * 1_000_000));
+            assert_eq!(latency.samples, samples);
+            for (value, rank) in
+                [(latency.p50, p50), (latency.p90, p90), (latency.p99, p99), (latency.p999, p999)]
+            {
+                assert_near(value, rank * 1_000_000);
+            }
+        }
+    }
+
+    #[test]
+    fn maximum_and_mean_are_exact_and_no_percentile_lies_beyond() {
+        for ns in [1, 999, 1_001_001, 123_456_789, 599_999_999_999] {
+            let latency = of([ns]);
+            assert_eq!((latency.max, latency.p50, latency.p999), (ns, ns, ns));
+            assert!((latency.mean - float(ns)).abs() < 1e-6, "{ns}: {}", latency.mean);
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_range_is_counted() {
+        let latency = of([1_000_000, NS_MAX, NS_MAX + 1, 3 * NS_MAX]);
+        assert_eq!((latency.samples, latency.clamped, latency.max), (4, 2, 3 * NS_MAX));
+        assert_eq!((latency.p50, latency.p999), (NS_MAX, NS_MAX));
+    }
+
+    #[test]
+    fn nothing_has_no_latency() {
+        let latency = of([]);
+        assert_eq!((latency.samples, latency.clamped, latency.p50, latency.max), (0, 0, 0, 0));
+        assert_eq!(latency.mean.to_bits(), 0);
+    }
+}

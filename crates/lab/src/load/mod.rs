@@ -1,0 +1,29 @@
+//! The load generator: open loop (without coordinated omission) or closed loop, against a running cluster.
+//!
+//! Latency runs from the moment at which a request *should* have been sent to the f + 1st equal reply after execution.
+//! In the open loop that moment comes from the rate alone, so a slow cluster cannot slow down the requests and look fast.
+//! Every request that was due in the measured time counts, also when its answer comes later. A request without an answer
+//! at the end, or one that could never be sent, is an error, never a zero. So is an answer that is an error of the service.
+
+mod arrivals;
+mod errors;
+mod generator;
+mod judge;
+mod latencies;
+mod meter;
+mod numbers;
+mod options;
+mod reading;
+mod sessions;
+mod summary;
+mod watch;
+mod workload;
+
+pub use errors::Errors;
+pub use generator::Generator;
+pub use judge::{Verdict, judge, judge_alone};
+pub use latencies::Latency;
+pub use options::{LoadError, LoadOptions, Pace};
+pub use summary::{ClusterFacts, Counts, Offer, ReplicaUse, Summary, Timing};
+pub use watch::{Next, Progress, Watch};
+pub use workload::{Mix, Workload};

@@ -1,0 +1,14 @@
+//! Conversions of counts and times.
+
+use std::time::Duration;
+
+/// A count as a floating-point number, for rates.
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "figures for people")]
+pub(super) fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// Nanoseconds of a duration; the largest number where it has more.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

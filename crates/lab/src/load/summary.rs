@@ -1,0 +1,401 @@
+//! The result of a run, for people and for tools. Every figure comes with its settings.
+
+use super::errors::Errors;
+use super::latencies::Latency;
+use super::meter::{GRACE_NS, Meter};
+use super::numbers::float;
+use super::options::{LoadOptions, Pace};
+use quorate_types::ReplicaId;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::time::Duration;
+
+/// The share of an open loop's load that has to be answered in time for the load to count as carried.
+const CARRIED_PERCENT: u128 = 95;
+
+/// The work of one replica in the measured time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ReplicaUse {
+    /// Id of the replica.
+    pub id: u16,
+    /// CPU seconds for 1,000 requests.
+    pub cpu_seconds_per_1000: f64,
+    /// Resident bytes at the end.
+    pub resident_bytes: u64,
+    /// Voluntary context switches.
+    pub voluntary_context_switches: u64,
+    /// The cost ledger of the measured time.
+    pub ledger: BTreeMap<String, u64>,
+}
+
+/// The cluster's settings, as its replicas report them.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ClusterFacts {
+    /// Name of the protocol.
+    pub protocol: String,
+    /// Replicas.
+    pub n: u64,
+    /// Faulty replicas tolerated.
+    pub f: u64,
+    /// `fsync`, `os` or `none`.
+    pub durability: String,
+    /// `tls` or `plain`.
+    pub link_auth: String,
+    /// `signature` or `none`.
+    pub client_auth: String,
+    /// Milliseconds of the bound on delays that the protocol assumes; `None` where it assumes none.
+    pub delta_ms: Option<f64>,
+    /// `guarded` or `unguarded`, where there is such a bound.
+    pub mode: Option<String>,
+}
+
+/// The load that was offered.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Offer {
+    /// Requests in a second that were offered; `None` in a closed loop.
+    pub offered: Option<f64>,
+    /// Requests in flight of a closed loop; 0 in an open one.
+    pub in_flight: usize,
+    /// Clients.
+    pub clients: usize,
+    /// Requests in a bundle; 0: all that wait.
+    pub bundle: u32,
+}
+
+/// Counts of requests, bundles and sessions.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Counts {
+    /// Requests sent, warm-up included.
+    pub sent: u64,
+    /// Requests with a good answer, warm-up included.
+    pub acknowledged: u64,
+    /// Requests without a good answer, warm-up included: the answer is an error of the service, or there is none, or the
+    /// request was never sent.
+    pub errors: u64,
+    /// These errors, by kind.
+    pub errors_by_kind: Errors,
+    /// Requests that were due and never sent.
+    pub unsent: u64,
+    /// Requests due in the measured time.
+    pub due: u64,
+    /// Requests due in the measured time that have a good answer, whenever it came: the latencies are theirs.
+    pub answered: u64,
+    /// Requests due in the measured time that have a good answer in it, or within 100 ms of being due.
+    pub carried: u64,
+    /// Bundles sent again.
+    pub repeats: u64,
+    /// Sessions that were lost in the run, and opened again.
+    pub sessions_lost: u64,
+}
+
+/// Times and rates.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Timing {
+    /// The measured time: as planned, unless the run was ended earlier.
+    pub seconds: f64,
+    /// Good answers that came in the measured time, in a second of it.
+    pub goodput: f64,
+    /// Longest time without a good answer, warm-up included. The time before the first one counts, and a silence that
+    /// has not ended.
+    pub longest_gap_ms: f64,
+    /// From due to answered.
+    pub latency_ns: Latency,
+}
+
+/// The result of a run. As JSON it is one object with the fields of all parts.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The cluster's settings.
+    #[serde(flatten)]
+    pub cluster: ClusterFacts,
+    /// The load that was offered.
+    #[serde(flatten)]
+    pub offer: Offer,
+    /// Counts of requests, bundles and sessions.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Times and rates.
+    #[serde(flatten)]
+    pub timing: Timing,
+    /// The work of each replica, as far as it has reported it at the beginning and at the end of the measured time.
+    pub replicas: Vec<ReplicaUse>,
+}
+
+impl Summary {
+    pub(super) fn new(
+        options: &LoadOptions,
+        meter: &Meter,
+        before: &HashMap<ReplicaId, Value>,
+        after: &HashMap<ReplicaId, Value>,
+    ) -> Self {
+        let any = after.values().next().cloned().unwrap_or(Value::Null);
+        let setting = |name: &str| any.pointer(&format!("/settings/{name}")).cloned().unwrap_or(Value::Null);
+        let text = |name: &str| setting(name).as_str().unwrap_or("unknown").to_owned();
+        let (offered, in_flight) = match options.pace {
+            Pace::Open { rate } => (Some(rate), 0),
+            Pace::Closed { in_flight } => (None, in_flight),
+        };
+        let seconds = Duration::from_nanos(meter.span_ns()).as_secs_f64();
+        Self {
+            cluster: ClusterFacts {
+                protocol: text("protocol"),
+                n: setting("n").as_u64().unwrap_or(0),
+                f: setting("f").as_u64().unwrap_or(0),
+                durability: text("durability"),
+                link_auth: text("link_auth"),
+                client_auth: text("client_auth"),
+                delta_ms: any.pointer("/guard/delta_ms").and_then(Value::as_f64),
+                mode: any.pointer("/guard/mode").and_then(Value::as_str).map(str::to_owned),
+            },
+            offer: Offer {
+                offered,
+                in_flight,
+                clients: options.clients,
+                bundle: options.bundle.unwrap_or(0),
+            },
+            counts: Counts {
+                sent: meter.sent,
+                acknowledged: meter.acknowledged,
+                errors: meter.errors.total(),
+                errors_by_kind: meter.errors.clone(),
+                unsent: meter.unsent,
+                due: meter.due,
+                answered: meter.answered,
+                carried: meter.carried,
+                repeats: meter.repeats,
+                sessions_lost: meter.sessions_lost,
+            },
+            timing: Timing {
+                seconds,
+                goodput: if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 },
+                longest_gap_ms: float(meter.longest_gap_ns) / 1e6,
+                latency_ns: meter.latencies.summary(),
+            },
+            replicas: replica_uses(before, after),
+        }
+    }
+
+    /// Whether the cluster carried what an open loop offered: 95 % of the requests that were due in the measured time had
+    /// a good answer in it, or within 100 ms of being due. Where it did not, the latency is that of a queue that grows,
+    /// and says nothing. A closed loop offers no more than is carried.
+    #[must_use]
+    pub fn is_carried(&self) -> bool {
+        self.offer.offered.is_none()
+            || u128::from(self.counts.carried).saturating_mul(100)
+                >= u128::from(self.counts.due).saturating_mul(CARRIED_PERCENT)
+    }
+
+    /// The share of the offered load that was carried, for people.
+    #[must_use]
+    pub fn carried_text(&self) -> String {
+        let percent = float(self.counts.carried) / float(self.counts.due.max(1)) * 100.0;
+        format!(
+            "{} of {} requests due ({percent:.1} %) had a good answer in the measured time or within {} ms of being due",
+            self.counts.carried,
+            self.counts.due,
+            GRACE_NS / 1_000_000
+        )
+    }
+}
+
+fn replica_uses(before: &HashMap<ReplicaId, Value>, after: &HashMap<ReplicaId, Value>) -> Vec<ReplicaUse> {
+    let mut uses: Vec<ReplicaUse> = after
+        .iter()
+        .filter_map(|(id, end)| {
+            let start = before.get(id)?;
+            let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+            let used = |path: &str| number(end, path).saturating_sub(number(start, path));
+            let empty = Map::new();
+            let counters = end.get("ledger").and_then(Value::as_object).unwrap_or(&empty);
+            let ledger: BTreeMap<String, u64> =
+                counters.keys().map(|name| (name.clone(), used(&format!("/ledger/{name}")))).collect();
+            let requests = ledger.get("requests").copied().unwrap_or(0).max(1);
+            Some(ReplicaUse {
+                id: id.0,
+                cpu_seconds_per_1000: float(used("/usage/cpu_ms")) / float(requests),
+                resident_bytes: number(end, "/usage/resident_bytes"),
+                voluntary_context_switches: used("/usage/voluntary_context_switches"),
+                ledger,
+            })
+        })
+        .collect();
+    uses.sort_by_key(|one| one.id);
+    uses
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_settings(f)?;
+        self.write_counts(f)?;
+        self.write_latency(f)?;
+        self.replicas.iter().try_for_each(|used| write_use(f, used))
+    }
+}
+
+impl Summary {
+    fn write_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} n={} f={}, durability {}, links {}, client authentication {}",
+            self.cluster.protocol,
+            self.cluster.n,
+            self.cluster.f,
+            self.cluster.durability,
+            self.cluster.link_auth,
+            self.cluster.client_auth
+        )?;
+        if let (Some(delta_ms), Some(mode)) = (self.cluster.delta_ms, &self.cluster.mode) {
+            write!(f, ", delta {delta_ms} ms, {mode}")?;
+        }
+        writeln!(f)?;
+        let bundle =
+            if self.offer.bundle == 0 { "natural".to_owned() } else { self.offer.bundle.to_string() };
+        let pace = match self.offer.offered {
+            Some(offered) => format!("open loop, {offered} req/s offered"),
+            None => format!("closed loop, {} requests in flight", self.offer.in_flight),
+        };
+        writeln!(f, "{pace}, {} clients, bundles {bundle}", self.offer.clients)
+    }
+
+    fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "sent {}  acknowledged {}  errors {}  sent again {} bundles",
+            self.counts.sent, self.counts.acknowledged, self.counts.errors, self.counts.repeats
+        )?;
+        writeln!(
+            f,
+            "due in the measured time {}, answered {}, never sent in all {}",
+            self.counts.due, self.counts.answered, self.counts.unsent
+        )?;
+        if self.counts.errors > 0 {
+            writeln!(f, "errors: {}", self.counts.errors_by_kind)?;
+        }
+        if self.counts.sessions_lost > 0 {
+            writeln!(f, "sessions lost and opened again: {}", self.counts.sessions_lost)?;
+        }
+        let places = if self.timing.goodput < 100.0 { 2 } else { 0 };
+        writeln!(
+            f,
+            "goodput {:.places$} req/s over the measured time of {:.2} s",
+            self.timing.goodput, self.timing.seconds
+        )?;
+        if self.offer.offered.is_some() {
+            let judged =
+                if self.is_carried() { "carried" } else { "NOT CARRIED, latency is that of a queue" };
+            writeln!(f, "{judged}: {}", self.carried_text())?;
+        }
+        writeln!(f, "longest time without a good answer: {:.1} ms", self.timing.longest_gap_ms)
+    }
+
+    fn write_latency(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ns: u64| float(ns) / 1e6;
+        let latency = &self.timing.latency_ns;
+        writeln!(
+            f,
+            "latency ms: mean {:.3}  p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3}",
+            latency.mean / 1e6,
+            ms(latency.p50),
+            ms(latency.p90),
+            ms(latency.p99),
+            ms(latency.p999),
+            ms(latency.max)
+        )?;
+        writeln!(
+            f,
+            "percentiles of {} samples, rank rounded up; {} of them beyond 600 s, counted as 600 s",
+            latency.samples, latency.clamped
+        )
+    }
+}
+
+fn write_use(f: &mut fmt::Formatter<'_>, used: &ReplicaUse) -> fmt::Result {
+    let per_block = |name: &str| {
+        let blocks = used.ledger.get("blocks").copied().unwrap_or(0).max(1);
+        float(used.ledger.get(name).copied().unwrap_or(0)) / float(blocks)
+    };
+    writeln!(
+        f,
+        "replica {}: {:.4} CPU s per 1,000 requests, {:.1} MB, per block: {:.2} syncs, {:.1} reads, {:.1} writes, {:.1} turns",
+        used.id,
+        used.cpu_seconds_per_1000,
+        float(used.resident_bytes) / 1e6,
+        per_block("syncs"),
+        per_block("reads"),
+        per_block("writes"),
+        per_block("turns"),
+    )
+}
+
+#[cfg(test)]
+impl Summary {
+    /// The result of a run of an open loop with these counts.
+    pub(crate) fn of(rate: f64, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
+        let options = LoadOptions {
+            clients: 1,
+            seed: 1,
+            bundle: None,
+            pace: Pace::Open { rate },
+            mix: crate::load::Mix::Echo { request_bytes: 9, reply_bytes: 0 },
+            warmup: Duration::ZERO,
+            seconds: Duration::from_secs(1),
+            presign: 0,
+            history: false,
+            audience: quorate_client::Audience::Leader,
+        };
+        let zero = quorate_types::Time::ZERO;
+        let mut meter = Meter::new(zero, zero, zero.plus(1_000_000_000));
+        (meter.due, meter.sent, meter.acknowledged, meter.carried) = (due, due, due, carried);
+        for (kind, count) in errors {
+            meter.errors.add(kind, *count);
+        }
+        Self::new(&options, &meter, &HashMap::new(), &HashMap::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_is_carried_where_95_percent_are_answered_in_time() {
+        for (due, carried, is_carried) in [
+            (0, 0, true),
+            (1, 1, true),
+            (1, 0, false),
+            (20, 19, true),
+            (20, 18, false),
+            (3, 2, false),
+            (1_000_000_000, 950_000_000, true),
+            (1_000_000_000, 949_999_999, false),
+            (u64::MAX, u64::MAX, true),
+        ] {
+            assert_eq!(Summary::of(1.0, due, carried, &[]).is_carried(), is_carried, "{carried} of {due}");
+        }
+        let mut closed = Summary::of(1.0, 10, 1, &[]);
+        closed.offer.offered = None;
+        assert!(closed.is_carried() && !closed.to_string().contains("carried"), "{closed}");
+    }
+
+    #[test]
+    fn errors_and_percentiles_are_explained() {
+        let text = Summary::of(0.5, 20, 3, &[("TooLarge", 2), ("NoRoom", 11)]).to_string();
+        for line in [
+            "open loop, 0.5 req/s offered, 1 clients, bundles natural",
+            "sent 20  acknowledged 20  errors 13  sent again 0 bundles",
+            "errors: 11 NoRoom, 2 TooLarge",
+            "NOT CARRIED, latency is that of a queue: 3 of 20 requests due (15.0 %) had a good answer in the measured \
+             time or within 100 ms of being due",
+            "percentiles of 0 samples, rank rounded up; 0 of them beyond 600 s, counted as 600 s",
+        ] {
+            assert!(text.lines().any(|said| said == line), "{line:?} in {text}");
+        }
+        let json = serde_json::to_value(Summary::of(0.5, 20, 3, &[("NoRoom", 11)])).unwrap();
+        assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
+        assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
+        let names: Vec<&String> = json.as_object().unwrap().keys().collect();
+        assert_eq!(names.len(), 27, "one object with all fields: {names:?}");
+    }
+}

@@ -1,0 +1,60 @@
+//! The program `quorate`.
+
+use clap::{Parser, Subcommand};
+use quorate_lab::commands::{demo, exam, judge, load, machine, sim, torture, twins};
+use quorate_node::alloc::Counting;
+use quorate_node::commands::kv;
+use quorate_node::exit;
+use quorate_node::program;
+use quorate_node::service::Service;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Byzantine-fault-tolerant state machine replication
+#[derive(Parser)]
+#[command(name = "quorate", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show a cluster under load whose leader is killed and started again, and report the result
+    Demo(demo::DemoArgs),
+    #[command(flatten)]
+    Service(program::Command),
+    /// Read and write the replicated key-value store
+    Kv(kv::Args),
+    /// Offer load to a running cluster and measure
+    Load(load::LoadArgs),
+    /// Check a recorded history for linearizability
+    Judge(judge::Args),
+    /// Measure the speed of this machine
+    Machine(machine::Args),
+    /// Run a protocol in the simulator, under random faults that a seed decides
+    Sim(sim::Args),
+    /// Examine a protocol: all scenarios, several sizes, many seeds; long exams continue where they stopped
+    Exam(exam::Args),
+    /// Run a protocol in the simulator under systematic attacks by twins
+    Twins(twins::Args),
+    /// Kill and pause replicas under load, also all at once, and judge the history
+    Torture(torture::StoreTortureArgs),
+}
+
+fn main() -> ExitCode {
+    exit::main(|cli: Cli| match cli.command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Service(command) => command.run(Service::KV),
+        Command::Kv(args) => kv::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Judge(args) => judge::run(&args),
+        Command::Machine(args) => machine::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Exam(args) => exam::run(&args),
+        Command::Twins(args) => twins::run(&args),
+        Command::Torture(args) => torture::run(&args),
+    })
+}

@@ -1,0 +1,41 @@
+//! The `main` of a program that serves an application of its own, and tests it.
+
+use crate::commands::{load, service_sim, torture};
+use crate::service_load::{ServiceLoad, ServiceMix};
+use clap::{Parser, Subcommand};
+use quorate_node::service::Service;
+use quorate_node::{exit, program};
+use std::process::ExitCode;
+
+/// A replicated service that stays correct and available while up to f of its replicas fail or lie
+#[derive(Parser)]
+#[command(arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Node(program::Command),
+    /// Offer load to a running cluster and measure
+    Load(load::OfferArgs),
+    /// Kill and pause replicas under load, also all at once, and compare their states
+    Torture(torture::TortureArgs),
+    /// Run the service inside simulated replicas and check that it is deterministic
+    Sim(service_sim::Args),
+}
+
+/// Reads the command line and runs the command, for a program that serves `service`. Beside the commands of
+/// [`quorate_node::main`] it has `load`, `torture` and `sim`, whose operations come from `load`.
+#[must_use]
+pub fn main(service: Service, load: &'static dyn ServiceLoad) -> ExitCode {
+    let mix = ServiceMix(load);
+    exit::main(|cli: Cli| match cli.command {
+        Command::Node(command) => command.run(service),
+        Command::Load(args) => load::run_service(&args, service, mix),
+        Command::Torture(args) => torture::run_service(&args, service, mix),
+        Command::Sim(args) => service_sim::run(&args, service, mix),
+    })
+}

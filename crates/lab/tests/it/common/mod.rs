@@ -1,0 +1,99 @@
+//! A cluster of real processes in a folder of its own.
+
+pub(crate) mod wires;
+
+use quorate_client::cluster::ClusterInfo;
+use quorate_client::driver;
+use quorate_lab::load::Pace;
+use quorate_lab::trial::{self, Plan, Requests};
+use quorate_node::Service;
+use quorate_node::config::Settings;
+use quorate_node::processes::Processes;
+use quorate_node::testnet::Testnet;
+use quorate_types::ClientAuth;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// Load that can be judged, and nothing that goes wrong.
+pub(crate) fn plan(seconds: u64, seed: u64) -> Plan {
+    Plan {
+        seconds: Duration::from_secs(seconds),
+        clients: 8,
+        pace: Pace::Closed { in_flight: 256 },
+        bundle: None,
+        requests: Requests::Judged { shared: 256, request_bytes: 128 },
+        seed,
+        acts: Vec::new(),
+    }
+}
+
+/// Replicas that serve, as processes of the binary under test: four of PBFT unless asked otherwise.
+pub(crate) struct Cluster {
+    /// Dropped first: no process outlives its folder.
+    pub(crate) nodes: Processes,
+    pub(crate) testnet: Testnet,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Starts a cluster.
+    pub(crate) fn start(client_auth: ClientAuth) -> Self {
+        Self::start_with(client_auth, toml::Table::new())
+    }
+
+    /// Starts a cluster in which nobody suspects a leader that is merely slow: however busy this machine is, it does its
+    /// work within seconds.
+    pub(crate) fn start_patient(client_auth: ClientAuth) -> Self {
+        Self::start_with(client_auth, "treq_ms = 60_000\ncap_ms = 60_000".parse().unwrap())
+    }
+
+    fn start_with(client_auth: ClientAuth, params: toml::Table) -> Self {
+        Self::make("pbft", 4, client_auth, &Settings::default(), params)
+    }
+
+    /// Starts replicas of another protocol, with settings of `--set`.
+    pub(crate) fn start_of(protocol: &str, n: u16, settings: &[&str]) -> Self {
+        let set = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+        Self::make(protocol, n, ClientAuth::Signature, &Settings { set }, toml::Table::new())
+    }
+
+    fn make(protocol: &str, n: u16, client_auth: ClientAuth, set: &Settings, params: toml::Table) -> Self {
+        let entry = quorate_protocols::find(protocol).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("cluster");
+        let mut testnet = trial::make(&dir, Service::KV, entry, n, client_auth, set).unwrap();
+        testnet.params.extend(params);
+        testnet.write().unwrap();
+        let insecure = client_auth == ClientAuth::None;
+        let binary = env!("CARGO_BIN_EXE_quorate").into();
+        let mut nodes = Processes::new(binary, &dir, testnet.cluster.ids(), insecure);
+        testnet.start(&mut nodes).unwrap();
+        Self { nodes, testnet, folder }
+    }
+
+    pub(crate) fn dir(&self) -> std::path::PathBuf {
+        self.folder.path().join("cluster")
+    }
+
+    pub(crate) fn info(&self) -> ClusterInfo {
+        self.testnet.cluster.client_info()
+    }
+
+    /// The status of every replica.
+    pub(crate) fn status(&self) -> Vec<Value> {
+        let answers = driver::status(self.info(), Duration::from_secs(10)).unwrap();
+        answers.into_iter().map(|answer| serde_json::from_str(&answer.unwrap()).unwrap()).collect()
+    }
+}
+
+/// Bytes below a folder.
+pub(crate) fn disk_bytes(path: &Path) -> u64 {
+    let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| {
+            let data = entry.metadata().unwrap();
+            if data.is_dir() { disk_bytes(&entry.path()) } else { data.len() }
+        })
+        .sum()
+}

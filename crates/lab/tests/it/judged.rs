@@ -1,0 +1,221 @@
+//! Histories of real clusters and of simulated ones, judged by the program; and a short torture.
+
+use crate::common::{self, Cluster};
+use crate::support::{self, Ran, quorate};
+use quorate_lab::history_file;
+use quorate_lab::load::{Next, Pace, Progress, Watch};
+use quorate_lab::trial::{Load, Plan, Requests};
+use quorate_types::ClientAuth;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+fn judge(file: &Path) -> Ran {
+    quorate(&["judge", file.to_str().unwrap()])
+}
+
+fn parse(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A history in which a read of a shared key saw what nobody wrote is refused, and the key named.
+fn refuses_a_lie(file: &Path, text: &str) {
+    let is_read = |line: &Value| line["kind"] == "get" && line["result"].is_string();
+    let (at, read) = parse(text).into_iter().enumerate().find(|(_, line)| is_read(line)).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let seen = format!("\"result\":{}", read["result"]);
+    lines[at] = lines[at].replace(&seen, "\"result\":\"nobody wrote this\"");
+    fs::write(file, lines.join("\n")).unwrap();
+    let ran = judge(file);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (Some(1), "error: the history is not linearizable\n"),
+        "{}",
+        ran.out
+    );
+    let key = read["key"].as_str().unwrap();
+    assert!(ran.out.contains(&format!("{key}: ")) && ran.out.contains("nobody wrote this"), "{}", ran.out);
+    assert!(ran.out.ends_with("keys not linearizable 1, keys too hard to judge 0\n"), "{}", ran.out);
+}
+
+#[test]
+fn what_load_writes_is_what_the_judge_reads() {
+    let cluster = Cluster::start(ClientAuth::Signature);
+    let (config, file) = (cluster.dir().join("cluster.toml"), cluster.dir().join("history.jsonl"));
+    let args =
+        ["--clients", "6", "--in-flight", "128", "--seconds", "2", "--warmup", "0", "--json", "--history"];
+    let load =
+        [&["load", "--cluster", config.to_str().unwrap()], &args[..], &[file.to_str().unwrap()]].concat();
+    let ran = quorate(&load);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let summary: Value = serde_json::from_str(&ran.out).unwrap();
+
+    let text = fs::read_to_string(&file).unwrap();
+    let lines = parse(&text);
+    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+    for line in &lines {
+        *kinds.entry(line["kind"].as_str().unwrap()).or_default() += 1;
+    }
+    assert_eq!(kinds.keys().copied().collect::<Vec<_>>(), ["cas", "del", "get", "incr", "put"], "{kinds:?}");
+    let keys: BTreeSet<&str> = lines.iter().map(|line| line["key"].as_str().unwrap()).collect();
+    let acknowledged = usize::try_from(summary["acknowledged"].as_u64().unwrap()).unwrap();
+    assert_eq!(lines.len(), acknowledged + keys.len(), "each answer, and each key read at the end");
+    let swapped = lines.iter().filter(|line| line["kind"] == "cas" && line["result"] == "ok").count();
+    assert!(swapped > 0, "swaps expect what was seen, so some happen");
+
+    let ran = judge(&file);
+    let said =
+        format!("{} operations judged, keys not linearizable 0, keys too hard to judge 0\n", lines.len());
+    assert_eq!((ran.code, ran.out), (Some(0), said), "{}", ran.err);
+    refuses_a_lie(&file, &text);
+
+    // What the first run has left in the store is nothing that the second one has to do with.
+    let ran = quorate(&load);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let ran = judge(&file);
+    assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
+}
+
+/// Ends the load after so many answers.
+struct After(u64);
+
+impl Watch for After {
+    fn look(&mut self, progress: &Progress) -> Next {
+        if progress.acknowledged < self.0 { Next::Go } else { Next::End }
+    }
+}
+
+/// Torture goes on where its last stretch has ended; the file says where that was.
+#[test]
+fn a_stretch_that_follows_on_another_can_be_judged() {
+    let cluster = Cluster::start(ClientAuth::Signature);
+    let pace = Pace::Closed { in_flight: 64 };
+    let plan = Plan {
+        clients: 4,
+        pace,
+        requests: Requests::Judged { shared: 64, request_bytes: 128 },
+        ..common::plan(60, 7)
+    };
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &plan).unwrap();
+    let first = load.stretch(&mut After(3_000)).unwrap();
+    assert!(first.verdict.is_clean() && first.history.held().is_empty(), "{:?}", first.verdict);
+    let second = load.stretch(&mut After(3_000)).unwrap();
+    assert!(second.verdict.is_clean() && second.history.held().len() > 64, "{:?}", second.verdict);
+
+    let file = cluster.dir().join("history.jsonl");
+    history_file::save(&second.history, &file).unwrap();
+    let ran = judge(&file);
+    assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
+    let text = fs::read_to_string(&file).unwrap();
+    let operations: Vec<&str> = text.lines().filter(|line| !line.contains("\"held\":")).collect();
+    assert_eq!(operations.len(), second.history.records().len());
+    fs::write(&file, operations.join("\n")).unwrap();
+    let ran = judge(&file);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), "error: the history is not linearizable\n"));
+}
+
+#[test]
+fn what_the_simulator_writes_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let ran =
+        quorate(&["sim", "--protocol", "pbft", "--seed", "6", "--json", "--history", file.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let summary: Value = serde_json::from_str(&ran.out).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    let ran = quorate(&["judge", "--json", file.to_str().unwrap()]);
+    let verdict: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        (ran.code, &verdict["illegal"], &verdict["judged"]),
+        (Some(0), &0.into(), &summary["requests"])
+    );
+    refuses_a_lie(&file, &text);
+}
+
+#[test]
+fn what_is_no_history_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    judge(&file).refuses("no file", &["history.jsonl", "No such file"]);
+    fs::write(&file, "{}\n").unwrap();
+    judge(&file).refuses("no history", &["history.jsonl: line 1: missing field"]);
+    for nothing in ["", "{\"key\":\"s1\",\"held\":\"5\"}\n"] {
+        fs::write(&file, nothing).unwrap();
+        let ran = judge(&file);
+        assert_eq!(ran.code, Some(1), "{nothing:?}: {}", ran.out);
+        assert!(ran.err.contains("no operation: nothing was judged"), "{}", ran.err);
+    }
+}
+
+/// One event of a seed whose first one is a leader's death; `cargo xtask torture` does this for hours.
+#[test]
+fn a_short_torture_says_what_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = support::command(&["torture", "--minutes", "0.001", "--seed", "21", "--json"]);
+    let ran = command.env("TMPDIR", folder.path()).output().unwrap();
+    let (out, err) = (String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap());
+    assert_eq!(ran.status.code(), Some(0), "{out} {err}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&said["good"], &said["stretches"]), (&true.into(), &1.into()), "{said}");
+    for counter in ["errors", "lost", "doubled", "wrong", "illegal", "undecided"] {
+        assert_eq!(said[counter], 0, "{counter}: {said}");
+    }
+    assert_eq!(said["again"], "cargo xtask torture --minutes 0.001 --seed 21");
+    let events = said["events"].as_array().unwrap();
+    assert_eq!((events.len(), &events[0]["fault"]), (1, &"kill_leader".into()), "{said}");
+    let judged = said["judged"].as_u64().unwrap();
+    assert!(judged > said["acknowledged"].as_u64().unwrap() && judged > 1_000, "{said}");
+    let digests = said["digests"].as_array().unwrap();
+    assert!(digests.len() == 4 && digests.iter().all(|digest| *digest == digests[0]), "{said}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the folder is gone");
+}
+
+/// Runs a torture that would take long, and stops it once `begun` says so of its folder.
+fn stop(more: &[&str], begun: impl Fn(&Path) -> bool) -> Ran {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = support::command(&[&["torture", "--minutes", "30", "--seed", "21"], more].concat());
+    let command = command.env("TMPDIR", folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let dir = folder.path().join(format!("quorate-torture-{}", child.id()));
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while !begun(&dir) {
+        assert!(Instant::now() < deadline, "nothing has begun");
+        std::thread::yield_now();
+    }
+    kill_process(pid, Signal::INT).unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the folder is gone: {}", ran.err);
+    ran
+}
+
+/// Whoever presses Ctrl-C hears what was found until then. The first event is a leader's death, so that somebody
+/// logs a new view.
+#[test]
+fn a_torture_that_is_stopped_says_what_it_has_found() {
+    let replaced = |dir: &Path| {
+        let logs = (0..4).map(|id| fs::read_to_string(dir.join(format!("node{id}/node.log"))));
+        logs.flatten().any(|log| log.contains("view 1, led by"))
+    };
+    let ran = stop(&[], replaced);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (Some(1), "error: stopped; again: cargo xtask torture --minutes 30 --seed 21\n")
+    );
+    let last = ran.out.lines().last().unwrap();
+    assert!(
+        last.contains(" in 1 stretch, ") && last.ends_with("stopped, nothing wrong until then"),
+        "{}",
+        ran.out
+    );
+    assert!(!last.contains(" 0 operations judged"), "{}", ran.out);
+
+    let ran = stop(&["--json"], |dir| dir.exists());
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let said: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&said["good"], &said["failure"]), (&false.into(), &"stopped".into()), "{said}");
+}

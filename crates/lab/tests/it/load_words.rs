@@ -1,0 +1,93 @@
+//! What `quorate load` says is true: errors are no answers, limits are named, keys can be read.
+
+use crate::common::{self, Cluster};
+use crate::support::{self, Ran, quorate};
+use quorate_lab::load::Pace;
+use quorate_lab::trial::{self, Act, Plan};
+use quorate_types::{ClientAuth, ReplicaId};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+fn load(config: &Path, more: &[&str]) -> Ran {
+    quorate(&[&["load", "--cluster", config.to_str().unwrap()], more].concat())
+}
+
+/// No replica runs: whoever started anything would wait for half a minute.
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    let cluster = support::Cluster::new(&["--n", "4", "--set", "clients_max=4"]);
+    let config = cluster.path("cluster.toml");
+    let file = cluster.path("none/history");
+    for (line, words) in [
+        (&["--in-flight", "0"][..], &["--in-flight 0", "1 to 1000000"][..]),
+        (&["--bundle", "100", "--in-flight", "10"], &["--bundle 100", "--in-flight 100"]),
+        (&["--send-to", "9"], &["--send-to 9", "0 to 3"]),
+        (&["--keys", "0"], &["--keys 0", "1 to 1000000000"]),
+        (&["--rate", "1e9"], &["--rate 1000000000", "0.001 to 10000000"]),
+        (&["--reply-bytes", "4000000000"], &["--reply-bytes 4000000000", "0 to 1048576"]),
+        (&["--bundle", "60000", "--in-flight", "60000"], &["--bundle 60000", "_max = "]),
+        (&["--history", file.to_str().unwrap()], &["none/history", "No such file"]),
+    ] {
+        load(&config, line).refuses(&line.join(" "), words);
+    }
+    let ran = load(&config, &["--clients", "8"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("clients_max = 4") && ran.err.lines().count() == 1, "{}", ran.err);
+}
+
+#[test]
+fn an_answer_that_is_an_error_is_counted_as_one_and_a_key_can_be_read() {
+    let cluster = Cluster::start(ClientAuth::Signature);
+    let config = cluster.dir().join("cluster.toml");
+    // More is asked for in one bundle than a reply has room for.
+    let large = ["--reply-bytes", "200000", "--bundle", "6", "--in-flight", "12"];
+    let ran = load(&config, &large);
+    ran.refuses("six of 200,000 bytes", &["1200000", "reply_bytes_max = 1048576"]);
+    let natural = ["--reply-bytes", "200000", "--in-flight", "64", "--warmup", "0", "--seconds", "1"];
+    let ran = load(&config, &[&natural[..], &["--json"]].concat());
+    let said: Value = serde_json::from_str(&ran.out).unwrap();
+    let number = |pointer: &str| said.pointer(pointer).and_then(Value::as_u64).unwrap();
+    assert!(number("/errors_by_kind/NoRoom") > 0, "{said}");
+    assert_eq!(number("/sent"), number("/acknowledged") + number("/errors"), "{said}");
+    assert!(number("/latency_ns/samples") <= number("/acknowledged"), "{said}");
+    let kind = format!("{} NoRoom", number("/errors_by_kind/NoRoom"));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains(&kind) && ran.err.contains("reply_bytes_max = 1048576"), "{}", ran.err);
+
+    // Values that one reply has no room for are read back all the same, and judged.
+    let file = cluster.dir().join("history.jsonl");
+    let history = ["--request-bytes", "200000", "--warmup", "0", "--seconds", "0.5", "--history"];
+    let ran = load(&config, &[&history[..], &[file.to_str().unwrap()]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains(" samples, rank rounded up; 0 of them beyond 600 s"), "{}", ran.out);
+    assert_eq!(quorate(&["judge", file.to_str().unwrap()]).code, Some(0));
+    assert!(fs::read_to_string(&file).unwrap().contains("\"key\":\"load/"));
+
+    let few = ["--keys", "12", "--prefix", "a/", "--in-flight", "32", "--warmup", "0", "--seconds", "0.3"];
+    let ran = load(&config, &few);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let ran = quorate(&["kv", "--cluster", config.to_str().unwrap(), "scan", "--prefix", "a/"]);
+    let keys: Vec<&str> = ran.out.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    let expected: Vec<String> = (0..12).map(|key| format!("a/k{key:02}")).collect();
+    assert_eq!(keys, expected);
+}
+
+/// Two of four stand still from the middle of the measured time to beyond its end.
+#[test]
+fn a_load_that_stands_still_at_the_end_was_not_carried() {
+    let mut cluster = Cluster::start(ClientAuth::Signature);
+    let ms = Duration::from_millis;
+    let two = [ReplicaId(2), ReplicaId(3)];
+    let acts = two.iter().flat_map(|id| [(ms(700), Act::Pause(*id)), (ms(2_500), Act::Resume(*id))]);
+    let plan = Plan { pace: Pace::Open { rate: 100.0 }, acts: acts.collect(), ..common::plan(2, 5) };
+    let dir = cluster.dir();
+    let (outcome, _) = trial::run(&dir, &cluster.testnet, &mut cluster.nodes, &plan, &mut |_, _| {}).unwrap();
+    let summary = outcome.summary;
+    assert!(!summary.is_carried(), "{summary}");
+    assert_eq!((summary.counts.due, summary.timing.seconds.to_bits()), (200, 2.0f64.to_bits()), "{summary}");
+    assert!(summary.timing.goodput > 20.0 && summary.timing.goodput < 60.0, "{summary}");
+    assert!(summary.timing.longest_gap_ms > 1_500.0, "{summary}");
+    assert!(summary.to_string().contains("NOT CARRIED"), "{summary}");
+}

@@ -1,0 +1,32 @@
+//! Tests of the program `quorate`, of the load generator and of the judges, against real processes and the simulator.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::as_conversions,
+    dead_code,
+    unreachable_pub,
+    reason = "tests; a panic is how they fail"
+)]
+
+mod client_words;
+mod cluster;
+mod common;
+mod configuration;
+mod exam;
+mod floors;
+mod folders;
+mod hostile;
+mod judged;
+mod kill;
+mod lies;
+mod load_words;
+mod operators;
+mod readiness;
+mod sim;
+mod support;
+mod synchronous;
+mod syncs;
+mod twins;

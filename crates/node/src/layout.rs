@@ -1,0 +1,35 @@
+//! The folder of a cluster: names of its files. [`CLUSTER_FILE`](quorate_client::config::CLUSTER_FILE) is one more.
+//!
+//! ```text
+//! DIR/cluster.toml               equal at all nodes and clients, no secrets
+//! DIR/clients/admin.key          key of the client that registers others
+//! DIR/clients/kv.key             key of a client that is registered from the start, named after the service
+//! DIR/node0/node.toml            configuration of one node
+//! DIR/node0/{replica,link}.key   secrets of that node
+//! DIR/node0/data/                log and snapshots
+//! ```
+//!
+//! No secret of one node is in another node's folder, so each folder can be moved to its own machine together with
+//! `cluster.toml`.
+
+use quorate_types::ReplicaId;
+use std::path::{Path, PathBuf};
+
+/// Path of the key of the client that registers others, inside the folder of a cluster.
+pub const ADMIN_KEY: &str = "clients/admin.key";
+/// Path of the key that `quorate kv` uses, inside the folder of a cluster of the key-value store.
+pub const KV_KEY: &str = "clients/kv.key";
+/// Name of the file in a node's folder that its error stream goes to.
+pub const LOG_FILE: &str = "node.log";
+
+/// The folder of a replica's node.
+#[must_use]
+pub fn node_folder(dir: &Path, id: ReplicaId) -> PathBuf {
+    dir.join(format!("node{id}"))
+}
+
+/// The configuration file of a replica's node.
+#[must_use]
+pub fn node_file(dir: &Path, id: ReplicaId) -> PathBuf {
+    node_folder(dir, id).join("node.toml")
+}

@@ -1,0 +1,63 @@
+//! The commands of every program that serves, and the `main` of a program that serves an application of its own.
+//!
+//! ```no_run
+//! use quorate_node::Service;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     // Any `Application + Default`; `quorate` itself serves this one.
+//!     quorate_node::main(Service::of::<quorate_app::Kv>())
+//! }
+//! ```
+//!
+//! All nodes of a cluster run the same program: genesis names the service, and a node of another service refuses to start.
+
+use crate::commands::{call, node, status, testnet, up};
+use crate::exit::{self, Failure};
+use crate::service::Service;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Commands that are the same for every service.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a cluster: keys, configuration, one formatted folder for each node
+    Testnet(testnet::Args),
+    /// Run one replica
+    Node(node::Args),
+    /// Run a local cluster until Ctrl-C, one process per replica
+    Up(up::Args),
+    /// Report the state of each replica of a cluster
+    Status(status::StatusArgs),
+    /// Send one operation to the service and print its result
+    Call(call::Args),
+}
+
+impl Command {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// As the command says.
+    pub fn run(&self, service: Service) -> Result<(), Failure> {
+        match self {
+            Self::Testnet(args) => testnet::run(args, service),
+            Self::Node(args) => node::run(args, service),
+            Self::Up(args) => up::run(args, service),
+            Self::Status(args) => status::run(args),
+            Self::Call(args) => call::run(args, service),
+        }
+    }
+}
+
+/// A replicated service that stays correct and available while up to f of its replicas fail or lie
+#[derive(Parser)]
+#[command(arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Reads the command line and runs the command, for a program that serves `service`.
+#[must_use]
+pub fn main(service: Service) -> ExitCode {
+    exit::main(|cli: Cli| cli.command.run(service))
+}

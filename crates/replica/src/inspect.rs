@@ -1,0 +1,157 @@
+//! The state of a replica as the host, the intake and observers read it.
+
+use crate::divergence::Divergence;
+use crate::replica::Replica;
+use crate::status::{AlarmStatus, ReplicaState, ReplicaStatus};
+use crate::synchrony::{GuardStatus, SynchronyGuard};
+use quorate_consensus::{Alarm, CheckpointProof, Spec};
+use quorate_types::{Bundle, BundleDigest, Height, Incarnation, ReplicaId, View};
+
+impl Replica {
+    /// Whether the pool has a body: no block needs it once more.
+    #[must_use]
+    pub fn holds(&self, bundle: &BundleDigest) -> bool {
+        self.services.pool.contains(bundle)
+    }
+
+    /// Whether the pool would keep a bundle that does not count as pending, for blocks that may name it. The intake need
+    /// not check a bundle that the pool would drop.
+    #[must_use]
+    pub fn has_room(&self, from: ReplicaId, bundle: &Bundle) -> bool {
+        self.services.bodies.awaits(&bundle.digest()) || self.services.pool.has_idle_room(bundle, Some(from))
+    }
+
+    /// Whether the client of a new bundle would receive `Busy`, after bundles of cost `more` were let in. The intake need
+    /// not check such a bundle.
+    #[must_use]
+    pub fn is_busy(&self, bundle: &Bundle, more: usize) -> bool {
+        self.services.pool.is_busy(self.now, bundle, more)
+    }
+
+    /// Whether the pool has a bundle that counts as pending: the intake need not check it again.
+    #[must_use]
+    pub fn awaits(&self, bundle: &BundleDigest) -> bool {
+        self.services.pool.waits(bundle)
+    }
+
+    /// Returns the status.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        let next = self.sequencer.contiguous().next();
+        let state = if self.alarms.stopped.is_some() {
+            ReplicaState::Stopped
+        } else if self.is_out() {
+            ReplicaState::Out
+        } else if self.peers.decisions.vouched() > next {
+            ReplicaState::CatchingUp
+        } else {
+            ReplicaState::Current
+        };
+        let protocol = &self.running.status;
+        ReplicaStatus {
+            id: self.setup.me,
+            incarnation: self.incarnation,
+            state,
+            view: protocol.view,
+            leader: protocol.leader,
+            normal: protocol.normal,
+            last_view_change: protocol.last_view_change,
+            view_changes: protocol.view_changes,
+            decided: self.sequencer.contiguous(),
+            executed: self.sequencer.executed(),
+            stable: self.checkpoints.height(),
+            kept: self.logged.kept,
+            pool: self.services.pool.size(),
+            outbox: self.outbox.size(),
+            blocks: self.blocks.len(),
+            timers: self.running.protocol.timers(),
+            alarms: AlarmStatus {
+                stopped: self.alarms.stopped.map(|alarm| alarm.to_string()),
+                contradictions: self.alarms.contradictions,
+                doubts: self.alarms.doubts,
+                last_doubt: self.alarms.last_doubt.map(|alarm| alarm.to_string()),
+            },
+            guard: self.guard(),
+        }
+    }
+
+    /// Returns the number of bundles that wait for their execution.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.services.pool.waiting()
+    }
+
+    /// Returns the height up to which every height is decided, and the last executed height.
+    #[must_use]
+    pub fn decided_and_executed(&self) -> (Height, Height) {
+        (self.sequencer.contiguous(), self.sequencer.executed())
+    }
+
+    /// Whether no peer keeps the next height any more: [`ReplicaState::Out`].
+    #[must_use]
+    pub fn is_out(&self) -> bool {
+        self.peers.decisions.is_out(self.sequencer.contiguous().next())
+    }
+
+    /// Returns whether more than f peers are late, and how often that has begun; `None` where the protocol assumes no
+    /// bound.
+    #[must_use]
+    pub fn doubt(&self) -> Option<(bool, u64)> {
+        self.services.synchrony.as_ref().map(SynchronyGuard::doubt)
+    }
+
+    /// Returns the measurements of the synchrony guard. This sorts all round trips, so it is not for every turn.
+    #[must_use]
+    pub fn guard(&self) -> Option<GuardStatus> {
+        self.services.synchrony.as_ref().map(SynchronyGuard::status)
+    }
+
+    /// Returns the last alarm that did not stop the replica, and the number of such alarms.
+    #[must_use]
+    pub fn doubted(&self) -> (Option<Alarm>, u64) {
+        (self.alarms.last_doubt, self.alarms.doubts)
+    }
+
+    /// Returns the heights whose checkpoints differ, as far as this replica has received them; empty when all is well. A
+    /// difference stays until the differing replica agrees at a later checkpoint.
+    #[must_use]
+    pub fn differing(&self) -> Vec<Divergence> {
+        self.checkpoints.differing(self.setup.me, self.setup.committee.ids().collect())
+    }
+
+    /// Returns the number of checkpoint messages so far: only a new one changes [`Replica::differing`].
+    #[must_use]
+    pub fn checkpoints_received(&self) -> u64 {
+        self.checkpoints.received()
+    }
+
+    /// Returns its view and the leader of that view.
+    #[must_use]
+    pub fn leader(&self) -> (View, ReplicaId) {
+        (self.running.status.view, self.running.status.leader)
+    }
+
+    /// Returns the bound on delays on which the protocol's safety rests, in nanoseconds; `None` where it rests on none.
+    #[must_use]
+    pub fn delta_ns(&self) -> Option<u64> {
+        self.services.synchrony.as_ref().map(SynchronyGuard::delta_ns)
+    }
+
+    /// Returns the protocol's properties.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.entry.spec
+    }
+
+    /// Returns the number of this opening.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Returns the newest stable checkpoint.
+    #[must_use]
+    pub fn stable(&self) -> &CheckpointProof {
+        self.checkpoints.stable()
+    }
+}

@@ -1,0 +1,147 @@
+//! Opening a replica from the contents of its log.
+
+use crate::checkpoint::Checkpoints;
+use crate::host_services::HostServices;
+use crate::outbox::Outbox;
+use crate::output::Output;
+use crate::peer_exchange::PeerExchange;
+use crate::replica::{LoggedBlocks, RaisedAlarms, Replica, RunningProtocol};
+use crate::restored_log::RestoredLog;
+use crate::sequencer::Sequencer;
+use crate::setup::ReplicaSetup;
+use crate::synchrony::SynchronyGuard;
+use crate::window::WindowCell;
+use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_consensus::{Entry, Env, OpenError, Past, Status};
+use quorate_types::{BlockId, Digest, Genesis, Height, Incarnation, LogEntry, Time, View};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+impl Replica {
+    /// Opens a replica on the contents of its log. Its first outputs write the new incarnation. The host makes them
+    /// durable before it opens any link, so that no two incarnations share sequence numbers.
+    ///
+    /// # Errors
+    /// Fails when the protocol refuses its parameters or committee, or the log contradicts itself.
+    pub fn open(entry: &Entry, setup: ReplicaSetup, log: RestoredLog) -> Result<Self, OpenError> {
+        let committee = Arc::clone(&setup.committee);
+        let checkpoint_quorum = (entry.spec.checkpoint_quorum)(committee.n(), committee.f);
+        let incarnation = log.incarnation.next();
+        let (stable, executed) = (log.stable.clone(), log.executed);
+        let above = stable.checkpoint.height.next();
+        let decided: Vec<(Height, BlockId)> = log.decided.range(above..).map(|(h, id)| (*h, *id)).collect();
+
+        let mut services = HostServices::new(&setup, synchrony_guard(entry, &setup, incarnation)?);
+        services.note_executed(decided.iter().filter(|(height, _)| *height <= executed).map(|(_, id)| *id));
+        let (mut blocks, ids) = restore_blocks(&log, &mut services);
+        let mut out = VecDeque::new();
+        let past = protocol_past(&log, &setup.genesis, &blocks, decided.clone());
+        let mut outbox = Outbox::restore(log.guard, log.floors, log.records);
+        outbox.persist(LogEntry::Incarnation(incarnation), &mut out);
+        out.push_back(Output::Sync(outbox.appended()));
+
+        let mut effects = Vec::new();
+        let mut env = Env {
+            now: Time::ZERO,
+            me: setup.me,
+            committee: &committee,
+            blocks: &mut blocks,
+            host: &mut services,
+            effects: &mut effects,
+        };
+        let protocol = (entry.open)(&mut env, &setup.params, past)?;
+        services.pool.set_patience(protocol.status().patience_ns);
+        let running = RunningProtocol {
+            protocol,
+            effects,
+            status: Status::default(),
+            forwarded: View::ZERO,
+            pending_changed: false,
+            window: Arc::new(WindowCell::default()),
+        };
+        let mut replica = Self {
+            entry: *entry,
+            incarnation,
+            running,
+            blocks,
+            services,
+            outbox,
+            sequencer: Sequencer::restore(executed, decided),
+            peers: PeerExchange::new(committee.others(setup.me).collect(), committee.weak()),
+            checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
+            logged: LoggedBlocks { ids, kept: log.kept },
+            alarms: RaisedAlarms::default(),
+            out,
+            now: Time::ZERO,
+            recorder: None,
+            setup,
+        };
+        replica.sign_again(&log.states, above);
+        replica.settle();
+        Ok(replica)
+    }
+
+    /// Signs own checkpoints that are not stable again, because their signatures may never have left.
+    fn sign_again(&mut self, states: &[(Height, Digest)], above: Height) {
+        for (height, state) in states {
+            if let Some(id) = self.sequencer.decided(*height).filter(|_| *height >= above)
+                // A checkpoint names the view of its block. Without the block this replica does not know that view.
+                && (self.blocks.get(id).is_some() || id == BlockId::null(*height))
+            {
+                self.sign_checkpoint(*height, id, *state);
+            }
+        }
+    }
+}
+
+/// Returns the past with which the protocol is opened.
+fn protocol_past(
+    log: &RestoredLog,
+    genesis: &Genesis,
+    blocks: &BlockTree,
+    decided: Vec<(Height, BlockId)>,
+) -> Past<Vec<u8>> {
+    Past {
+        records: log.records.values().cloned().collect(),
+        checkpoint: log.stable.clone(),
+        blocks: blocks.iter().map(|(_, block)| (**block).clone()).collect(),
+        executed: log.executed,
+        decided,
+        incarnation: log.incarnation.next(),
+        window: genesis.window,
+        checkpoint_every: genesis.checkpoint_every,
+    }
+}
+
+/// Returns the guard for the bound on delays; `None` where the protocol assumes none.
+fn synchrony_guard(
+    entry: &Entry,
+    setup: &ReplicaSetup,
+    incarnation: Incarnation,
+) -> Result<Option<SynchronyGuard>, OpenError> {
+    let bound = (entry.synchrony)(&setup.params)?;
+    Ok(bound.map(|bound| SynchronyGuard::new(bound, setup.me, &setup.committee, incarnation, setup.secret)))
+}
+
+/// Returns the blocks above the stable checkpoint, and restores those bodies of theirs that the log has.
+fn restore_blocks(log: &RestoredLog, services: &mut HostServices) -> (BlockTree, BTreeSet<BlockId>) {
+    let stable = log.stable.checkpoint;
+    let (mut blocks, mut logged) = (BlockTree::default(), BTreeSet::new());
+    blocks.set_root(stable.block);
+    for bundle in &log.bodies {
+        services.pool.restore(bundle);
+    }
+    for (id, (block, payload)) in log.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
+        services.bodies.add_own_payload(&services.pool, &blocks, Arc::clone(payload));
+        blocks.insert((**block).clone());
+        if services.is_executed(id) {
+            services.bodies.note_executed(*id);
+        }
+        logged.insert(*id);
+    }
+    services.bodies.executed(&blocks, log.executed);
+    for id in blocks.take_fresh() {
+        services.bodies.watch(&services.pool, &blocks, id);
+    }
+    (blocks, logged)
+}
