@@ -49,11 +49,11 @@ pub fn equivocation(
 #[derive(Clone, Debug, Default)]
 pub struct Votes {
     // At most two entries for each member of the committee: a list beats a tree.
-    entries: Vec<Entry>,
+    entries: Vec<KeptVote>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct KeptVote {
     by: ReplicaId,
     view: View,
     block: BlockId,
@@ -85,7 +85,7 @@ impl Votes {
             let is_same = known.block == block;
             return if is_same { Added::Again } else { Added::Conflict(known.block, known.signature) };
         }
-        let entry = Entry { by, view, block, signature };
+        let entry = KeptVote { by, view, block, signature };
         if own().count() < VIEWS_KEPT {
             self.entries.push(entry);
             return Added::Counted;

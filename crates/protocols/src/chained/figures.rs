@@ -30,7 +30,7 @@ macro_rules! remarks {
         &[
             "Counted while requests arrive all the time: later blocks carry a block on, and most of these carry requests themselves.",
             concat!("A cluster that becomes idle sends ", $advance, " once, to n - 1 replicas."),
-            "The votes for a block are counted in the next view: n - 1 of them, because the next leader's own vote stays at home.",
+            "The votes for a block are counted in the next view: n - 1 of them, because the next leader's own vote needs none.",
             concat!(
                 "Syncs are those of a request that arrives alone: the replica with the last certificate executes and sends ",
                 $advance,
