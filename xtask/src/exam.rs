@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What runs in the simulator, whatever the protocol.
-const SHARED: [&str; 17] = [
+const SHARED: [&str; 18] = [
     "crates/types",
     "crates/crypto",
     "crates/consensus",
