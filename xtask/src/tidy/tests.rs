@@ -5,7 +5,9 @@ use super::*;
 #[test]
 fn the_repository_is_tidy() {
     let root = crate::root().unwrap();
-    let findings = check(&Repository::load(&root).unwrap()).unwrap();
+    let repository = Repository::load(&root).unwrap();
+    let mut findings = check(&repository).unwrap();
+    lean::check(&lean::metadata(&root).unwrap(), &config(&repository).unwrap(), &mut findings);
     assert!(findings.is_empty(), "\n{}", findings.join("\n"));
 }
 

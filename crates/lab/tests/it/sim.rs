@@ -271,7 +271,7 @@ fn scripts_are_played_and_written() {
 #[test]
 fn wrong_usage_is_refused_in_one_line() {
     for (args, expected) in [
-        (&["--protocol", "pfbt"][..], "no protocol is named \"pfbt\"; there are "),
+        (&["--protocol", "pfbt"][..], "no protocol is named \"pfbt\"; expected one of "),
         (&["--protocol", "pbft", "--n", "0"], "error: "),
         (&["--protocol", "pbft", "--n", "100000"], "error: "),
         (&["--protocol", "pbft", "--seeds", "9..3"], "no seed lies in this range"),
