@@ -430,6 +430,6 @@ fn gap_commits_without_the_rule_about_views_left_out() {
     assert_eq!((x.block.height, x.block.parent), (b.block.height, b.block.parent));
     for id in s.honest() {
         assert!(s.world.decided(id) >= x.block.height, "{id}");
-        assert_eq!(s.world.status(id).unwrap().doubted, 0, "{id}");
+        assert_eq!(s.world.status(id).unwrap().alarms.doubts, 0, "{id}");
     }
 }

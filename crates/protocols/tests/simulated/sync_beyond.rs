@@ -63,7 +63,7 @@ fn equivocate(plot: &mut Plot) {
 }
 
 fn doubted(world: &World, id: u16) -> u64 {
-    world.status(ReplicaId(id)).unwrap().doubted
+    world.status(ReplicaId(id)).unwrap().alarms.doubts
 }
 
 /// S13 with the guard on: replica 0 of three lies, and answers its probes at once; replicas 1 and 2 hear each other 5 Δ
@@ -373,8 +373,8 @@ fn o13_a_notify_that_is_late_forks_and_is_noticed() {
     for id in [3, 4] {
         // Both of those who had left the view. `last_doubted` is the last of what they say about it.
         let status = plot.world.status(ReplicaId(id)).unwrap();
-        let said = status.last_doubted.unwrap_or_default();
-        assert!(status.doubted > 0 && said.contains("what is committed"), "{id}: {said}");
+        let said = status.alarms.last_doubt.unwrap_or_default();
+        assert!(status.alarms.doubts > 0 && said.contains("what is committed"), "{id}: {said}");
         // §11: the link is named.
         assert!(said.ends_with("(replica 2)"), "{id}: {said}");
     }

@@ -86,7 +86,7 @@ fn s13_beyond_delta_the_unguarded_fork_and_are_caught() {
         assert_eq!([r(1), r(2)].map(|id| world.decided(id)), [Height(1); 2], "each has committed its own");
         // Their votes leave a millisecond later, and take 5 Δ and one more.
         go(world.run_for(2 * DELTA_NS + ms(1)), &world);
-        let doubted = |world: &World| [r(1), r(2)].map(|id| world.status(id).unwrap().doubted);
+        let doubted = |world: &World| [r(1), r(2)].map(|id| world.status(id).unwrap().alarms.doubts);
         let before = doubted(&world);
         go(world.run_for(ms(2)), &world);
         for (now, before) in doubted(&world).into_iter().zip(before) {
