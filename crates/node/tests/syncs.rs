@@ -16,7 +16,7 @@ fn snapshots_and_the_log_take_turns() {
     let mut settings = Settings::new(quorate_protocols::find("pbft").unwrap(), 21);
     settings.checkpoint_every = 4;
     settings.window = 8;
-    settings.snapshot_every_bytes = 12 << 10;
+    settings.storage.snapshot_every_bytes = 12 << 10;
     let clients = settings.clients;
     let mut world = World::new(settings).unwrap();
     go(world.run_while("all clients have their sessions", secs(10), |world| {
