@@ -114,7 +114,7 @@ impl Report {
         let mut named = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
         if hosts.len() > self.f {
             let tolerated = self.f;
-            named = format!("{named}, more than the {tolerated} tolerated: nothing is promised");
+            named = format!("{named}, more than the {tolerated} that are tolerated: nothing is promised");
         }
         let equivocators: Vec<String> =
             self.equivocators.iter().map(|(id, what)| format!("\nr{id} {what}")).collect();
