@@ -76,7 +76,7 @@ pub(crate) fn votes_just_after_the_end(entry: &Entry) -> Result<(), Failure> {
 
 /// §10, 4: `R` and `Q` have voted for B, `P` is shown B', and all leave the view before q_R votes reach anybody. After the
 /// next view has begun below B, the liars show `R` the certificate of these votes and their own.
-pub(crate) fn votes_of_a_view_that_is_over(entry: &Entry) -> Result<(), Failure> {
+pub(crate) fn votes_of_a_finished_view(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);

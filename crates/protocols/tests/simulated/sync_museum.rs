@@ -3,8 +3,7 @@
 use crate::chained_museum::Row;
 use crate::opt_schedules::{
     cut_just_after_a_decision, decided_and_a_disk_that_stalls, decided_just_before_the_end,
-    hidden_ancestor_of_five, two_blocks_and_two_votes, votes_just_after_the_end,
-    votes_of_a_view_that_is_over,
+    hidden_ancestor_of_five, two_blocks_and_two_votes, votes_just_after_the_end, votes_of_a_finished_view,
 };
 use crate::rotating::{GapCommits, OneDeltaTimer, gap_commits_forks, two_blocks_in_a_view};
 use crate::sync_beyond::{decided_in_a_slowdown, slower_than_delta};
@@ -17,7 +16,7 @@ use crate::sync_flaws::{
 use crate::sync_schedules::{
     asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait,
     proof_at_the_last_moment, vote_and_a_disk_that_stalls, vote_that_leaves_after_what_contradicts_it,
-    voted_past_what_was_not_heard,
+    voted_past_a_missed_header,
 };
 use crate::sync_unshown::{NothingElse, Unshown};
 use crate::sync_waits::{NoWait, OneDelta};
@@ -215,7 +214,7 @@ pub(crate) const ROWS: &[Row] = &[
             "sync-hotstuff, script `voted-past`: no certificate is shown to all; the leader shows one replica the second block before it hears of the first",
         ),
         (SYNC, sync::<NothingElse>()),
-        |entry, _| voted_past_what_was_not_heard(entry).err(),
+        |entry, _| voted_past_a_missed_header(entry).err(),
     ),
     row(
         "Y14",
@@ -317,7 +316,7 @@ pub(crate) const ROWS: &[Row] = &[
             "optsync, section 10: certificates of q_R votes count in whatever view; the liars show what they withheld",
         ),
         (OPT, opt::<AnyView>()),
-        |entry, _| votes_of_a_view_that_is_over(entry).err(),
+        |entry, _| votes_of_a_finished_view(entry).err(),
     ),
     row(
         "Z7",
@@ -336,7 +335,7 @@ const OTHERS: [&str; 6] = ["M30", "Y6", "Y11", "Y12", "Z10", "Y13"];
 /// It is the rule that a row names whose absence forks: that certificates are shown to nobody, which makes its schedule
 /// short, forks nothing there.
 #[test]
-fn that_certificates_are_shown_to_nobody_forks_nothing_by_itself() {
+fn unshown_certificates_alone_fork_nothing() {
     let (plain, optimistic) = (variant::<Plain, NothingElse>(), variant::<Optimistic, NothingElse>());
     for row in ROWS.iter().filter(|row| !OTHERS.contains(&row.id)) {
         let alone = if row.sound.spec.name == OPT.spec.name { &optimistic } else { &plain };

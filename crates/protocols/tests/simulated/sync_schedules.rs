@@ -110,7 +110,7 @@ pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
 /// voted-past: `R` votes for B, whose header takes Δ to the others. `Q` receives the block above with the certificate of B,
 /// asks `R` for B, receives it at once, and votes. Just after the header of B has arrived, for which it votes no more, `P`
 /// learns of another block and leaves the view with two votes for B.
-pub(crate) fn voted_past_what_was_not_heard(entry: &Entry) -> Result<(), Failure> {
+pub(crate) fn voted_past_a_missed_header(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);
