@@ -158,7 +158,7 @@ fn a_seed_decides_a_run_in_every_build() {
         jolteon 8059a9e511416d3488ca7359d78a7a0d57b05be006d6bda8b6d55b680880a902
         hotstuff2 dd9453789633af094cfea6ffce016f8e2108352e3998bc327d9176ded7ecdec5
         sync-hotstuff 4ac3ead46962c83dc8ea0ac1b80e8ade6843e234b2402a2a3c22c9e0448adc31
-        optsync df3721a4f680dede4ece30b89f974065de68d4616f2aa6e6e919e3e9e7b49b61
+        optsync 00c142c2fa7274e35243db61d2cd9a5dc578a8fde35c1f24bbaebb6a2d8440c4
         sync-hotstuff-rr 77fab4628e9fc5377dcf906e151c1eb52a5f548d27731dae3e2075de5a3798d0
         echo 60f0a5328459954d13c80b88ce8e5dd4b9e3f1e1f136ce1acc9286e19da4349a
     "#]]
