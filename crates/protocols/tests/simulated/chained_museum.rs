@@ -5,7 +5,7 @@ use crate::chained_flaws::{
     LowestCertificate, NoCertificates, NoLastVote, SaidOnce, UnprovenProposals, ViewsLeftOut,
     ViewsLeftOutUnseen, VotesForAll, VotesForNoBlock, VotesOfTwoViews,
 };
-use crate::chained_hotstuff2::NO_LOCK;
+use crate::chained_hotstuff2::NoLock;
 use crate::chained_support::{Chained, HotStuff, HotStuff2, Jolteon, PROPOSE, Rules};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
@@ -340,10 +340,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "M5b",
         failure: "the same with a lock that replicas ignore",
-        variant: "hotstuff2, twins of six views: a vote needs no lock",
+        variant: "hotstuff2, twins of six views: a vote needs no lock, and timeouts carry no certificates",
         caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
-        within: 2_000,
-        broken: in_turns(NO_LOCK),
+        within: 100,
+        broken: in_turns(broken::<NoLock, NoCertificates>()),
         sound: in_turns(HOTSTUFF2),
         run: |entry, number| twins(6, entry, number),
     },
