@@ -339,7 +339,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M5b",
-        failure: "the same with a lock that replicas ignore",
+        failure: "two-chain commits with a lock that replicas ignore",
         variant: "hotstuff2, twins of six views: a vote needs no lock, and timeouts carry no certificates",
         caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
         within: 100,
@@ -349,7 +349,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M6b",
-        failure: "the same with a leader that waits, and still does not learn the highest lock",
+        failure: "two phases and a lock, and a leader that waits but does not learn the highest lock",
         variant: "hotstuff2: neither timeouts nor reports to the leader carry certificates; one leader proposes to one replica, at the worst moment",
         caught_by: &[Oracle::Livelock, Oracle::Liveness],
         within: 10,
