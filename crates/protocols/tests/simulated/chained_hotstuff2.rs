@@ -21,7 +21,6 @@ pub(crate) type NoWait = Variant<false, true>;
 /// Replicas vote for each block that fits its certificate.
 pub(crate) type NoLock = Variant<true, false>;
 
-pub(crate) const NO_LOCK: Entry = Entry::of::<Chained<NoLock>>();
 const NO_WAIT: Entry = Entry::of::<Chained<NoWait>>();
 
 impl<const LEADER_WAITS: bool, const HEEDS_LOCK: bool> Rules for Variant<LEADER_WAITS, HEEDS_LOCK> {

@@ -5,7 +5,7 @@ use crate::chained_flaws::{
     LowestCertificate, NoCertificates, NoLastVote, SaidOnce, UnprovenProposals, ViewsLeftOut,
     ViewsLeftOutUnseen, VotesForAll, VotesForNoBlock, VotesOfTwoViews,
 };
-use crate::chained_hotstuff2::NO_LOCK;
+use crate::chained_hotstuff2::NoLock;
 use crate::chained_support::{Chained, HotStuff, HotStuff2, Jolteon, PROPOSE, Rules};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
@@ -339,17 +339,17 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M5b",
-        failure: "the same with a lock that replicas ignore",
-        variant: "hotstuff2, twins of six views: a vote needs no lock",
+        failure: "two-chain commits with a lock that replicas ignore",
+        variant: "hotstuff2, twins of six views: a vote needs no lock, and timeouts carry no certificates",
         caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
-        within: 2_000,
-        broken: in_turns(NO_LOCK),
+        within: 100,
+        broken: in_turns(broken::<NoLock, NoCertificates>()),
         sound: in_turns(HOTSTUFF2),
         run: |entry, number| twins(6, entry, number),
     },
     Row {
         id: "M6b",
-        failure: "the same with a leader that waits, and still does not learn the highest lock",
+        failure: "two phases and a lock, and a leader that waits but does not learn the highest lock",
         variant: "hotstuff2: neither timeouts nor reports to the leader carry certificates; one leader proposes to one replica, at the worst moment",
         caught_by: &[Oracle::Livelock, Oracle::Liveness],
         within: 10,
