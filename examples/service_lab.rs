@@ -27,6 +27,7 @@ impl ServiceLoad for LockCalls {
     }
 }
 
+/// Reads the command line and runs the command.
 pub fn main() -> std::process::ExitCode {
     quorate_lab::main(Service::of::<OnMap<application::Locks>>(), &LockCalls)
 }
