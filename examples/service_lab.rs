@@ -27,7 +27,7 @@ impl ServiceLoad for LockCalls {
     }
 }
 
-/// Runs the commands of the program.
+/// Reads the command line and runs the command.
 pub fn main() -> std::process::ExitCode {
     quorate_lab::main(Service::of::<OnMap<application::Locks>>(), &LockCalls)
 }

@@ -203,7 +203,7 @@ mod tests {
         let snapshot = applied(&["a=1"]).snapshot();
         let mut notes = applied(&[]);
         assert_eq!(notes.restore(b"x", &mut snapshot.chunks()), Err(RestoreError::Surplus));
-        assert_eq!(notes.restore(&[], &mut snapshot.chunks().skip(1).take(3)).is_err(), true);
+        assert!(notes.restore(&[], &mut snapshot.chunks().skip(1).take(3)).is_err());
         assert_eq!(notes.restore(&[], &mut std::iter::empty()), Err(RestoreError::Missing));
     }
 }
