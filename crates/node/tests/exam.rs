@@ -7,7 +7,7 @@
     reason = "tests: a panic is how they fail"
 )]
 
-use quorate_sim::fault::{Fault, Source};
+use quorate_sim::fault::{Fault, FaultSource};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -88,7 +88,7 @@ fn what_cannot_be_examined_is_refused_in_one_line() {
 #[test]
 fn tests_that_cover_faults_exist() {
     for fault in Fault::ALL {
-        let Source::Processes(tests) = fault.source() else { continue };
+        let FaultSource::Processes(tests) = fault.source() else { continue };
         for test in tests {
             let (file, name) = test.split_once("::").unwrap();
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
