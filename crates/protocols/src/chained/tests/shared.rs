@@ -35,7 +35,7 @@ for_each_rule_set! {
     c4_next_leader_reserves_its_view
     c5_one_vote_in_a_view
     c5_votes_are_for_ready_and_valid_blocks
-    c6_c9_votes_survive_a_crash
+    c9_last_vote_alone_survives_a_crash
     c7_own_votes_count_from_own_copies
     c8_certificates_need_distinct_voters
     n1_certificate_alone_changes_the_view
@@ -304,7 +304,7 @@ pub(super) fn no_vote_after_a_timeout<R: Rules>(restarts: bool) {
 }
 
 /// A vote is recorded before it leaves. After a crash the replica sends the same vote again, and no other.
-fn c6_c9_votes_survive_a_crash<R: Rules>() {
+fn c9_last_vote_alone_survives_a_crash<R: Rules>() {
     let mut bench = Bench::<R>::new();
     let (block, proof) = (bench.next(1), bench.proof(1));
     bench.replica.lines();
