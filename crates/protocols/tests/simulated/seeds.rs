@@ -156,7 +156,7 @@ fn a_seed_decides_a_run_in_every_build() {
         pbft-signed 97c8d1f900f7730644e3917ab0e26da8e2f24ecb74082ec5de851ea9e3940bb8
         hotstuff a89538b9bd29bb7657881e7d866084554f9f960d21af2eaba0af479327f6e8b0
         jolteon 8059a9e511416d3488ca7359d78a7a0d57b05be006d6bda8b6d55b680880a902
-        hotstuff2 dd9453789633af094cfea6ffce016f8e2108352e3998bc327d9176ded7ecdec5
+        hotstuff2 e2d81dffe5bc91ef7bf7d95d5ddc4a98841c5e22ec9279d7058ad2ee129aad7b
         sync-hotstuff 4ac3ead46962c83dc8ea0ac1b80e8ade6843e234b2402a2a3c22c9e0448adc31
         optsync 00c142c2fa7274e35243db61d2cd9a5dc578a8fde35c1f24bbaebb6a2d8440c4
         sync-hotstuff-rr 77fab4628e9fc5377dcf906e151c1eb52a5f548d27731dae3e2075de5a3798d0
