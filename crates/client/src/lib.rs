@@ -6,7 +6,7 @@
 //! * [`core`]: one client as a pure state machine; the simulator runs it too. All rules are in this module.
 //! * [`driver`]: many clients over one connection to each replica on the caller's thread ([`ClientPool`]), and
 //!   one client with blocking calls ([`Client`]).
-//! * [`asynchronous`]: the same core inside tokio ([`AsyncClient`]).
+//! * `asynchronous`: the same core inside tokio (`AsyncClient`), with the feature `async`, which is on by default.
 //! * [`ClusterInfo::read`] and [`keys`]: the cluster's file and the client's key file; [`config`] reads files field by field.
 //!
 //! A client does not know which protocol or which service a cluster runs, nor what an operation means.
@@ -26,6 +26,7 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+#[cfg(feature = "async")]
 pub mod asynchronous;
 pub mod cluster;
 pub mod config;
@@ -34,6 +35,7 @@ pub mod core;
 pub mod driver;
 pub mod keys;
 
+#[cfg(feature = "async")]
 pub use asynchronous::AsyncClient;
 pub use cluster::{AskAgain, ClusterInfo, LinkMode, ReplicaInfo};
 pub use core::{
