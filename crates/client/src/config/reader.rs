@@ -24,6 +24,31 @@ pub struct Field {
     pub about: &'static str,
     /// A possible value, as TOML.
     pub example: &'static str,
+    /// The way to another value in a cluster that exists.
+    pub change: Change,
+}
+
+/// The way to another value of a field in a cluster that exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// There is none: the value is part of the identity of the cluster or of the replica.
+    Never,
+    /// All nodes stop, all copies of the file change, and all nodes start.
+    Everywhere,
+    /// The file changes, and a node or client uses the new value from its next start.
+    AtStart,
+}
+
+impl Change {
+    /// Returns the description for the reference of the configuration.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Everywhere => "in all copies, while all nodes are stopped",
+            Self::AtStart => "at the next start",
+        }
+    }
 }
 
 /// The line on which each field of a file stands.

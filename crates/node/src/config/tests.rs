@@ -14,6 +14,8 @@ use std::fs;
 use std::net::SocketAddr;
 use tempfile::TempDir;
 
+mod reference;
+
 fn testnet() -> (TempDir, Testnet) {
     let (folder, testnet) = testnet_with("pbft", &[]);
     (folder, testnet.unwrap())
