@@ -107,7 +107,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails when it cannot be read.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(file).map_err(|error| ConfigError {
             file: file.to_owned(),
@@ -139,7 +139,7 @@ impl Source {
     /// Parses the text.
     ///
     /// # Errors
-    /// When it is no TOML.
+    /// Fails when it is no TOML.
     pub fn parse(&self) -> Result<Section<'_>, ConfigError> {
         let table = DeTable::parse(&self.text).map_err(|error| {
             let at = error.span().unwrap_or(0..0).start;
@@ -226,7 +226,7 @@ impl<'s> Section<'s> {
     /// Takes a value that `read` understands.
     ///
     /// # Errors
-    /// When the field is missing or holds another value.
+    /// Fails when the field is missing or holds another value.
     pub fn value<T>(
         &mut self,
         field: &Field,
@@ -322,7 +322,7 @@ impl<'s> Section<'s> {
     /// Takes a table.
     ///
     /// # Errors
-    /// When it is missing, or the field is no table.
+    /// Fails when it is missing, or the field is no table.
     pub fn section(&mut self, name: &'static str) -> Result<Self, ConfigError> {
         let example = format!("[{name}]");
         let (at, value) = self.take(name, "a table", &example)?;
@@ -332,7 +332,7 @@ impl<'s> Section<'s> {
     /// Takes a table that may be missing.
     ///
     /// # Errors
-    /// When the field is no table.
+    /// Fails when the field is no table.
     pub fn optional(&mut self, name: &'static str) -> Result<Option<Self>, ConfigError> {
         self.known.push(name);
         self.section_named(name)
@@ -341,7 +341,7 @@ impl<'s> Section<'s> {
     /// Takes a table whose name is known at run time only.
     ///
     /// # Errors
-    /// When the field is no table.
+    /// Fails when the field is no table.
     pub fn section_named(&mut self, name: &str) -> Result<Option<Self>, ConfigError> {
         match self.remove(name) {
             Some((at, value)) => self.enter(name, at, value, &format!("[{name}]")).map(Some),
@@ -352,7 +352,7 @@ impl<'s> Section<'s> {
     /// Takes the tables under `[[name]]`, in order.
     ///
     /// # Errors
-    /// When they are missing, or the field is no list of tables.
+    /// Fails when they are missing, or the field is no list of tables.
     pub fn list(&mut self, name: &'static str) -> Result<Vec<Self>, ConfigError> {
         let example = format!("[[{name}]]");
         let (at, value) = self.take(name, "a list of tables", &example)?;
@@ -397,7 +397,7 @@ impl<'s> Section<'s> {
     /// Ends the reading of this table, and returns the line of each field.
     ///
     /// # Errors
-    /// When a field is left: it is unknown.
+    /// Fails when a field is left: it is unknown.
     pub fn finish(self) -> Result<BTreeMap<String, usize>, ConfigError> {
         match self.table.keys().min_by_key(|key| key.span().start) {
             None => Ok(self.lines),

@@ -268,7 +268,7 @@ impl NodeConfig {
     /// the current folder, or absolute.
     ///
     /// # Errors
-    /// The first thing that is wrong in either file.
+    /// Fails with the first thing that is wrong in either file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         Self::read(&Source::read(file)?, ClusterConfig::load)
     }
@@ -353,7 +353,7 @@ impl NodeConfig {
     /// Reads the private keys, which must be the listed ones.
     ///
     /// # Errors
-    /// When a file cannot be read, is readable by others, or holds another key than `cluster.toml` lists.
+    /// Fails when a file cannot be read, is readable by others, or holds another key than `cluster.toml` lists.
     pub fn keys(&self) -> Result<NodeKeys, ConfigError> {
         let member = self.genesis().members.get(self.id.index());
         let member = member.ok_or_else(|| self.error(ID.name, "not a replica of this cluster"))?;
