@@ -56,13 +56,13 @@ pub trait Protocols {
     /// Takes the protocol out of the table of genesis.
     ///
     /// # Errors
-    /// When there is no such protocol.
+    /// Fails when there is no such protocol.
     fn take(&self, genesis: &mut Section<'_>) -> Result<(ProtocolId, Self::Protocol), ConfigError>;
 
     /// Takes the protocol's shared parameters out of the file, as text in one form, with the line of each.
     ///
     /// # Errors
-    /// When they do not suit the protocol.
+    /// Fails when they do not suit the protocol.
     fn take_params(
         &self,
         source: &Source,
@@ -115,7 +115,7 @@ impl ClusterFile {
     /// Reads and checks a `cluster.toml`, whatever protocol it names.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Fails with the first thing that is wrong.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         Self::read(&Source::read(file)?, &AnyProtocol).map(|(file, _)| file)
     }
@@ -123,7 +123,7 @@ impl ClusterFile {
     /// Reads and checks a file whose protocol is one of these.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Fails with the first thing that is wrong.
     pub fn read<P: Protocols>(source: &Source, protocols: &P) -> Result<(Self, P::Protocol), ConfigError> {
         let mut root = source.parse()?;
         let links = root.choice(&LINK_AUTH, &LinkMode::NAMES)?;
@@ -198,7 +198,7 @@ impl ClusterInfo {
     /// unless the caller sets [`ClusterInfo::ask_again`].
     ///
     /// # Errors
-    /// The first thing that is wrong with the file.
+    /// Fails with the first thing that is wrong with the file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let inside = path.join(CLUSTER_FILE);
         ClusterFile::load(if path.is_dir() { &inside } else { path }).map(|file| file.info())

@@ -24,6 +24,31 @@ pub struct Field {
     pub about: &'static str,
     /// A possible value, as TOML.
     pub example: &'static str,
+    /// The way to another value in a cluster that exists.
+    pub change: Change,
+}
+
+/// The way to another value of a field in a cluster that exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// There is none: the value is part of the identity of the cluster or of the replica.
+    Never,
+    /// All nodes stop, all copies of the file change, and all nodes start.
+    Everywhere,
+    /// The file changes, and a node or client uses the new value from its next start.
+    AtStart,
+}
+
+impl Change {
+    /// Returns the description for the reference of the configuration.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Everywhere => "in all copies, while all nodes are stopped",
+            Self::AtStart => "at the next start",
+        }
+    }
 }
 
 /// The line on which each field of a file stands.
@@ -82,7 +107,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails when it cannot be read.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(file).map_err(|error| ConfigError {
             file: file.to_owned(),
@@ -114,7 +139,7 @@ impl Source {
     /// Parses the text.
     ///
     /// # Errors
-    /// When it is no TOML.
+    /// Fails when it is no TOML.
     pub fn parse(&self) -> Result<Section<'_>, ConfigError> {
         let table = DeTable::parse(&self.text).map_err(|error| {
             let at = error.span().unwrap_or(0..0).start;
@@ -201,7 +226,7 @@ impl<'s> Section<'s> {
     /// Takes a value that `read` understands.
     ///
     /// # Errors
-    /// When the field is missing or holds another value.
+    /// Fails when the field is missing or holds another value.
     pub fn value<T>(
         &mut self,
         field: &Field,
@@ -297,7 +322,7 @@ impl<'s> Section<'s> {
     /// Takes a table.
     ///
     /// # Errors
-    /// When it is missing, or the field is no table.
+    /// Fails when it is missing, or the field is no table.
     pub fn section(&mut self, name: &'static str) -> Result<Self, ConfigError> {
         let example = format!("[{name}]");
         let (at, value) = self.take(name, "a table", &example)?;
@@ -307,7 +332,7 @@ impl<'s> Section<'s> {
     /// Takes a table that may be missing.
     ///
     /// # Errors
-    /// When the field is no table.
+    /// Fails when the field is no table.
     pub fn optional(&mut self, name: &'static str) -> Result<Option<Self>, ConfigError> {
         self.known.push(name);
         self.section_named(name)
@@ -316,7 +341,7 @@ impl<'s> Section<'s> {
     /// Takes a table whose name is known at run time only.
     ///
     /// # Errors
-    /// When the field is no table.
+    /// Fails when the field is no table.
     pub fn section_named(&mut self, name: &str) -> Result<Option<Self>, ConfigError> {
         match self.remove(name) {
             Some((at, value)) => self.enter(name, at, value, &format!("[{name}]")).map(Some),
@@ -327,7 +352,7 @@ impl<'s> Section<'s> {
     /// Takes the tables under `[[name]]`, in order.
     ///
     /// # Errors
-    /// When they are missing, or the field is no list of tables.
+    /// Fails when they are missing, or the field is no list of tables.
     pub fn list(&mut self, name: &'static str) -> Result<Vec<Self>, ConfigError> {
         let example = format!("[[{name}]]");
         let (at, value) = self.take(name, "a list of tables", &example)?;
@@ -372,7 +397,7 @@ impl<'s> Section<'s> {
     /// Ends the reading of this table, and returns the line of each field.
     ///
     /// # Errors
-    /// When a field is left: it is unknown.
+    /// Fails when a field is left: it is unknown.
     pub fn finish(self) -> Result<BTreeMap<String, usize>, ConfigError> {
         match self.table.keys().min_by_key(|key| key.span().start) {
             None => Ok(self.lines),

@@ -20,7 +20,7 @@ pub struct SynchronyParams {
     /// τ: milliseconds after which a leader without requests proposes an empty block, 1 to 600,000.
     pub heartbeat_ms: u64,
     /// Milliseconds within which replicas that lose power together run again, 1 to 3,600,000. A replica that waits in vain
-    /// for another one goes on after that time. The time counts from the moment at which a replica has read its disk and
+    /// for another one continues after that time. The time counts from the moment at which a replica has read its disk and
     /// runs. Up to a second and a half of it may pass until a restarted replica is reached.
     pub boot_wait_ms: u64,
     /// ρ: largest difference in speed of two clocks, in millionths, up to 100,000. Timers are longer by twice that.

@@ -54,7 +54,7 @@ pub fn replicas_or_default(n: Option<u16>, entry: &Entry) -> u16 {
 /// Reads a number of replicas from the command line.
 ///
 /// # Errors
-/// When no cluster has so many.
+/// Fails when no cluster has so many.
 pub fn parse_replicas<T: From<u16>>(text: &str) -> Result<T, String> {
     let n = text.parse::<u16>().ok().filter(|n| *n > 0 && usize::from(*n) <= limits::REPLICAS_MAX);
     n.map(T::from).ok_or_else(|| format!("expected 1 to {} replicas", limits::REPLICAS_MAX))
@@ -118,7 +118,7 @@ impl ClusterConfig {
     /// Reads and checks a `cluster.toml`.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Fails with the first thing that is wrong.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         Self::read(&Source::read(file)?)
     }
@@ -187,7 +187,7 @@ impl ClusterConfig {
     /// Checks that this is a cluster of `service`.
     ///
     /// # Errors
-    /// When it is one of another service, or of another version of it.
+    /// Fails when it is one of another service, or of another version of it.
     pub fn check_service(&self, service: Service) -> Result<(), ConfigError> {
         let (expected, found) = (service.name(), &self.genesis.application);
         if *found == expected {

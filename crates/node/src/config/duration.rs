@@ -9,7 +9,7 @@ const UNITS: [(&str, f64); 7] =
 /// A duration of which a number alone is in seconds: `3`, `0.5`, `500ms`, `3s`, `2m`.
 ///
 /// # Errors
-/// When the text is no such duration.
+/// Fails when the text is no such duration.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     parse(text, "s")
         .ok_or_else(|| "expected a duration like 3, 500ms, 3s or 2m; a number alone is in seconds".to_owned())
@@ -18,7 +18,7 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
 /// A duration of which a number alone is in minutes: `3`, `0.5`, `90s`, `2m`.
 ///
 /// # Errors
-/// When the text is no such duration.
+/// Fails when the text is no such duration.
 pub fn parse_minutes(text: &str) -> Result<Duration, String> {
     parse(text, "m")
         .ok_or_else(|| "expected a duration like 3, 90s, 3m or 2h; a number alone is in minutes".to_owned())
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn text_that_is_no_duration_is_refused() {
         for text in [
             "",
             "-1",

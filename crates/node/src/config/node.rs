@@ -6,7 +6,7 @@ use super::writer::Writer;
 use quorate_client::cluster::LinkMode;
 use quorate_client::config::addresses::Use;
 use quorate_client::config::fields::{GENESIS, limit_names};
-use quorate_client::config::reader::{Field, Origin, Source};
+use quorate_client::config::reader::{Change, Field, Origin, Source};
 use quorate_client::config::{ConfigError, ReplicaAddresses, show_size};
 use quorate_client::keys;
 use quorate_crypto::SigningKey;
@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 /// The durability that a promise waits for before it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// The disk has it.
+    /// The disk has the promise.
     #[default]
     Fsync,
-    /// The operating system has it: survives a crash of the process, not of the machine.
+    /// The operating system has the promise. It survives a crash of the process, but not of the machine.
     Os,
     /// Nothing is written: for tests.
     None,
@@ -142,68 +142,104 @@ pub struct NodeKeys {
     pub link: SigningKey,
 }
 
-const ID: Field = Field { name: "id", about: "Which replica of cluster.toml this is.", example: "0" };
+const ID: Field = Field {
+    name: "id",
+    about: "Number of this replica in cluster.toml.",
+    example: "0",
+    change: Change::Never,
+};
 const CLUSTER: Field = Field {
     name: "cluster",
-    about: "The file that all nodes share. Relative paths begin at the folder of this file.",
+    about: "The file that all nodes share. Relative paths begin at the folder of this node.toml.",
     example: "\"../cluster.toml\"",
+    change: Change::AtStart,
 };
 const DATA_DIR: Field = Field {
     name: "data_dir",
-    about: "Log and snapshots. Made by `quorate testnet`; belongs to this replica alone.",
+    about: "Folder of the log and the snapshots. `quorate testnet` makes it, and it belongs to this replica alone.\n\
+            Move the folder before you change its name here.",
     example: "\"data\"",
+    change: Change::AtStart,
 };
 const LISTEN_PEERS: Field = Field {
     name: "listen_peers",
-    about: "Where this node listens for other replicas.",
+    about: "Address on which this node listens for other replicas.",
     example: "\"127.0.0.1:4000\"",
+    change: Change::AtStart,
 };
 const LISTEN_CLIENTS: Field = Field {
     name: "listen_clients",
-    about: "Where this node listens for clients.",
+    about: "Address on which this node listens for clients.",
     example: "\"127.0.0.1:4001\"",
+    change: Change::AtStart,
 };
 const REPLICA_KEY: Field = Field {
     name: "replica_key",
-    about: "Private key that signs statements. Readable by its owner only.",
+    about: "File of the private key that signs statements; its owner alone may read it. The key never changes.",
     example: "\"replica.key\"",
+    change: Change::AtStart,
 };
 const LINK_KEY: Field = Field {
     name: "link_key",
-    about: "Private key that is shown on connections. Readable by its owner only.",
+    about: "File of the private key of connections; its owner alone may read it. The key never changes.",
     example: "\"link.key\"",
+    change: Change::AtStart,
 };
 const DURABILITY: Field = Field {
     name: "durability",
-    about: "What a promise waits for: \"fsync\" (the disk has it), \"os\" (the operating system has it: a power cut can\n\
-            break the promise), \"none\" (nothing is written; tests only, nodes start with --insecure alone).",
+    about: "The write that a promise waits for: \"fsync\" (the disk has it), \"os\" (the operating system has it: a power cut\n\
+            can break the promise), \"none\" (there is none: for tests, and such nodes need --insecure).",
     example: "\"fsync\"",
+    change: Change::AtStart,
 };
 const PLACEMENT: Field = Field {
     name: "placement",
-    about: "What runs on which thread: \"inline\" is everything on one.",
+    about: "Assignment of work to threads: \"inline\" is everything on one.",
     example: "\"inline\"",
+    change: Change::AtStart,
 };
 const DISK_BYTES: Field = Field {
     name: "disk_bytes_max",
-    about: "Disk that may be used in all; at least keep_bytes and 256MiB.",
+    about: "Disk space of the data folder at most; at least keep_bytes and 256MiB.",
     example: "\"8GiB\"",
+    change: Change::AtStart,
 };
 const KEEP_BYTES: Field = Field {
     name: "keep_bytes",
-    about: "Decided blocks kept for replicas that were away. Who was away for longer cannot catch up.",
+    about: "Decided blocks kept for replicas that were away. A replica that misses more than all others keep cannot rejoin.",
     example: "\"1GiB\"",
+    change: Change::AtStart,
 };
 const RECORD: Field = Field {
     name: "record",
-    about: "Whether inputs are recorded for a replay. Not part of this version: false.",
+    about: "Recording of inputs for a replay. It is not part of this version: false.",
     example: "false",
+    change: Change::Never,
 };
 const LOG: Field = Field {
     name: "log",
-    about: "What is logged on the error stream: \"error\", \"warn\", \"info\", \"debug\" or \"trace\".",
+    about: "Least severity of the lines on the error stream.",
     example: "\"info\"",
+    change: Change::AtStart,
 };
+
+/// Fields of `node.toml` outside all tables, in the order of generated files.
+#[cfg(test)]
+pub(super) const NODE_FIELDS: [&Field; 13] = [
+    &ID,
+    &CLUSTER,
+    &DATA_DIR,
+    &LISTEN_PEERS,
+    &LISTEN_CLIENTS,
+    &REPLICA_KEY,
+    &LINK_KEY,
+    &DURABILITY,
+    &PLACEMENT,
+    &DISK_BYTES,
+    &KEEP_BYTES,
+    &RECORD,
+    &LOG,
+];
 
 impl NodeConfig {
     /// The configuration of a new node whose files lie in one folder: keys, data, and `cluster.toml` above it.
@@ -232,7 +268,7 @@ impl NodeConfig {
     /// the current folder, or absolute.
     ///
     /// # Errors
-    /// The first thing that is wrong in either file.
+    /// Fails with the first thing that is wrong in either file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         Self::read(&Source::read(file)?, ClusterConfig::load)
     }
@@ -317,7 +353,7 @@ impl NodeConfig {
     /// Reads the private keys, which must be the listed ones.
     ///
     /// # Errors
-    /// When a file cannot be read, is readable by others, or holds another key than `cluster.toml` lists.
+    /// Fails when a file cannot be read, is readable by others, or holds another key than `cluster.toml` lists.
     pub fn keys(&self) -> Result<NodeKeys, ConfigError> {
         let member = self.genesis().members.get(self.id.index());
         let member = member.ok_or_else(|| self.error(ID.name, "not a replica of this cluster"))?;
@@ -445,7 +481,7 @@ impl NodeConfig {
             return;
         }
         out.gap();
-        out.comment("Parameters of the protocol that each node may choose. What is not set has its default.");
+        out.comment("Parameters of the protocol that each node may choose. A parameter that is not set has its default.");
         out.header(&params::table_path(self.cluster.entry));
         for (name, default) in local {
             match self.local_params.get(name) {

@@ -65,7 +65,7 @@ impl Settings {
     /// The cluster with these settings, which is another one.
     ///
     /// # Errors
-    /// When there is no such field, it cannot have this value, or it is set twice.
+    /// Fails when there is no such field, it cannot have this value, or it is set twice.
     pub fn apply(&self, cluster: ClusterConfig) -> Result<Applied, Failure> {
         let (mut local, mut disk) = (toml::Table::new(), DiskLimits::default());
         if self.set.is_empty() {

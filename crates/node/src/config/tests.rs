@@ -14,6 +14,8 @@ use std::fs;
 use std::net::SocketAddr;
 use tempfile::TempDir;
 
+mod reference;
+
 fn testnet() -> (TempDir, Testnet) {
     let (folder, testnet) = testnet_with("pbft", &[]);
     (folder, testnet.unwrap())
@@ -127,7 +129,7 @@ fn parameters_of_a_bound_are_explained() {
 }
 
 #[test]
-fn what_cannot_be_set_is_said() {
+fn wrong_setting_is_refused_and_leaves_no_file() {
     for (set, problem) in [
         ("leader_polcy=avoiding", "--set leader_polcy: unknown; hotstuff has request_bytes_max"),
         (
@@ -149,7 +151,7 @@ fn what_cannot_be_set_is_said() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_configuration_is_read_again() {
     let (folder, testnet) = testnet();
     let cluster = ClusterConfig::load(&folder.path().join("cluster.toml")).unwrap();
     assert_eq!(cluster.genesis, testnet.cluster.genesis);

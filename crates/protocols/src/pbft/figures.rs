@@ -27,6 +27,6 @@ pub(super) const FIGURES: Figures = Figures {
         "The paper's replies after four delays are tentative, and its read-only requests of two are not ordered: neither is built.",
         "The leader's PRE-PREPARE is its PREPARE: it sends none, so PREPAREs are (n - 1)² and not n(n - 1).",
         "SUSPECT, which comes before a VIEW-CHANGE, and STATUS, which replicas send now and then, belong to no block.",
-        "What a new view takes over goes through PREPARE and COMMIT again: four delays are VIEW-CHANGE, NEW-VIEW, PREPARE, COMMIT.",
+        "A new view decides the blocks that it takes over by PREPARE and COMMIT again: four delays are VIEW-CHANGE, NEW-VIEW, PREPARE, COMMIT.",
     ],
 };

@@ -10,7 +10,7 @@ const CERTIFICATES: Count = Count { kind: CERTIFIED, messages: formula!(|n| n * 
 
 const IDLE: &str = "An idle cluster decides a block in each heartbeat (1 s). The synchrony guard probes each quarter of delta for 3 delta of it, and each 2 delta otherwise: some 20 probes and as many answers per second for each replica and peer at delta = 50 ms.";
 const SYNCS: &str = "Syncs: the leader's PROPOSE, its VOTE (at the same time as those of the others), and the decided block before it is executed. Delta includes disks: a slow disk delays the wait of 2 delta and does not shorten it.";
-const SILENT: &str = "A replica broadcasts the certificate of its vote if not all n have voted half of delta after it (CERTIFIED, n - 1 more messages from each replica with the certificate, one for all blocks below it): no figure here.";
+const SILENT: &str = "A replica broadcasts the certificate of its vote if not all n have voted half of delta after it. That CERTIFIED is no figure here: n - 1 more messages from each replica with the certificate, one for all blocks below it.";
 const LEADERS: &str = "The replacement of a leader is no figure here: a leader whose proposals reach nobody is not replaced, because its votes hand the headers on. Scenario 2 of the specification measures a crash.";
 
 pub(super) const PLAIN: Figures = Figures {

@@ -123,7 +123,7 @@ const VARIANTS: [Exhibit; 4] = [
     Exhibit {
         id: "M13",
         failure: "after a pause of two nodes for half an hour views change for ever",
-        variant: "pbft: who has suspected a leader once is taken to suspect all that follow",
+        variant: "pbft: a replica that has suspected one leader counts as suspecting all later ones",
         caught_by: &[Oracle::Livelock],
         within: 100,
         run: long_pause,

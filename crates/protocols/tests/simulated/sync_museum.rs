@@ -79,7 +79,7 @@ pub(crate) const ROWS: &[Row] = &[
         "M4",
         (
             "force-locking: a withheld certificate that is shown to one replica stops it from voting",
-            "sync-hotstuff, script `lock-rises`: a lock rises in the middle of a view, and nobody votes beside it",
+            "sync-hotstuff, script `lock-rises`: a lock rises in the middle of a view, and no replica votes for a block that conflicts with it",
         ),
         (SYNC, sync::<LockRises>()),
         |entry, _| force_locking(entry).err(),
@@ -120,7 +120,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y3",
         (
-            "silence is waited for before the others have heard anything",
+            "the silence of 2 delta begins before the others have received the vote",
             "sync-hotstuff, script `timer-at-handler`: the 2 delta begin when the vote is decided, and the disk stalls",
         ),
         (SYNC, sync::<TimerAtHandler>()),
@@ -129,7 +129,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y4",
         (
-            "a timer fires before what arrives at the same moment",
+            "a timer fires before messages that arrive at the same moment are handled",
             "sync-hotstuff, script `tick-first`: commit timers come first",
         ),
         (SYNC, sync::<TickFirst>()),
@@ -138,7 +138,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y5",
         (
-            "a timer commits what not all vote for",
+            "a timer commits a block for which not all replicas vote",
             "sync-hotstuff, script `first-vote-timer`: the base of a view is committed 2 delta after the first vote",
         ),
         (SYNC, sync::<FirstVoteTimer>()),
@@ -147,8 +147,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y6",
         (
-            "a cluster that lost its power goes on without who knows what was acknowledged",
-            "sync-hotstuff, script `cold-early-riser`: nobody is waited for",
+            "after a power cut of all, the cluster continues without the replica that knows acknowledged requests",
+            "sync-hotstuff, script `cold-early-riser`: no replica waits for the others",
         ),
         (SYNC, IMPATIENT),
         |entry, _| early_riser(entry).err(),
@@ -156,8 +156,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y7",
         (
-            "nobody can show what was acknowledged after a cold start",
-            "sync-hotstuff, script `cold-no-record`: certificates are not written down",
+            "after a cold start no replica can show acknowledged blocks",
+            "sync-hotstuff, script `cold-no-record`: certificates are not recorded",
         ),
         (SYNC, sync::<NoRecord>()),
         |entry, _| votes_said_again(entry).err(),
@@ -165,8 +165,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y8",
         (
-            "a slowdown just before a commit goes unseen",
-            "sync-hotstuff, script `late-slowdown`, guard on: old answers are fresh enough",
+            "a slowdown just before a commit is not noticed",
+            "sync-hotstuff, script `late-slowdown`, guard on: answers to old probes count as fresh",
         ),
         (SYNC, sync::<NeverStale>()),
         |entry, _| late_slowdown(entry).err(),
@@ -174,7 +174,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y9",
         (
-            "silence is waited for too shortly",
+            "the silence before a commit is too short",
             "sync-hotstuff, scenario 14, the schedule of `tick-first`: commit timers of 1.2 delta",
         ),
         (SYNC, sync::<ShortTimer>()),
@@ -183,8 +183,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y10",
         (
-            "who was asked in vain is not asked again when it has what is missing",
-            "sync-hotstuff, script `asked-once`: a replica that shows a header whose body it lacks is asked for it once, and votes later",
+            "a peer that lacked a body is not asked again when it has the body",
+            "sync-hotstuff, script `asked-once`: a replica that shows a header without its body is asked for the body once only, and votes later",
         ),
         (SYNC, sync::<AskedOnce>()),
         |entry, _| asked_before_it_has_voted(entry).err(),
@@ -192,8 +192,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y11",
         (
-            "a timer commits in a view that follows none what who is locked higher does not vote for",
-            "sync-hotstuff-rr, script `gap-commits`: 2 delta are waited for whatever view the parent was certified in",
+            "a timer commits, above a parent of an older view, a block for which replicas with a higher lock do not vote",
+            "sync-hotstuff-rr, script `gap-commits`: the silence of 2 delta commits, whatever the view of the parent's certificate",
         ),
         (ROTATING, rotating::<GapCommits>()),
         |entry, _| gap_commits_forks(entry).err(),
@@ -201,7 +201,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y12",
         (
-            "silence is waited for too shortly where leaders follow each other",
+            "the silence before a commit is too short where leaders follow each other",
             "sync-hotstuff-rr, section 15: commit timers of delta",
         ),
         (ROTATING, rotating::<OneDeltaTimer>()),
@@ -210,8 +210,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y13",
         (
-            "who has voted for the next block never votes for one whose header it hears later",
-            "sync-hotstuff, script `voted-past`: no certificate is shown to all; the leader shows one replica the second block before it hears of the first",
+            "a replica that has voted for the next block never votes for a block whose header it receives later",
+            "sync-hotstuff, script `voted-past`: no certificate is broadcast; the leader sends one replica the second block before the first",
         ),
         (SYNC, sync::<NothingElse>()),
         |entry, _| voted_past_a_missed_header(entry).err(),
@@ -219,7 +219,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y14",
         (
-            "a vote leaves after what contradicts it was heard",
+            "a vote leaves after a conflicting message has arrived",
             "sync-hotstuff, script `late-vote`: a vote that waits for a disk that stalls is not withdrawn",
         ),
         (SYNC, sync::<LateVote>()),
@@ -228,7 +228,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y15",
         (
-            "that the leader has told two things is noticed, and what was voted for is committed all the same",
+            "the leader's equivocation is noticed, and the block of the vote is committed all the same",
             "sync-hotstuff, section 16, the schedule of `tick-first`: commit timers are not cancelled",
         ),
         (SYNC, sync::<StillArmed>()),
@@ -236,14 +236,17 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         "Z1",
-        ("nobody hears of what was decided by many votes", "optsync, script `no-notify`: NOTIFY is not sent"),
+        (
+            "no other replica learns of a decision by many votes",
+            "optsync, script `no-notify`: NOTIFY is not sent",
+        ),
         (OPT, opt::<NoNotify>()),
         |entry, _| decided_just_before_the_end(entry).err(),
     ),
     row(
         "Z2",
         (
-            "the next view is entered before all have heard of what was decided",
+            "the next view is entered before all replicas have learnt of the decision",
             "optsync, script `wait-one-delta`: delta after leaving a view, not 2 delta",
         ),
         (OPT, variant::<OneDelta, NothingElse>()),
@@ -252,7 +255,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z3",
         (
-            "what was decided is told when the disk has it",
+            "a decision is reported only once the disk has it",
             "optsync, script `notify-held`: NOTIFY is sent held, and the disk stalls",
         ),
         (OPT, opt::<HeldNotify>()),
@@ -270,7 +273,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z5",
         (
-            "a hidden certificate of many votes for an ancestor outranks what a timer has committed above it",
+            "a hidden certificate of many votes for an ancestor outranks a block above it that a timer has committed",
             "optsync, script `lexicographic-lock`: locks are compared by their responsive heights first",
         ),
         (OPT, opt::<LexicographicLock>()),
@@ -280,7 +283,7 @@ pub(crate) const ROWS: &[Row] = &[
         "Z6",
         (
             "many votes decide in a view that is over",
-            "optsync, script `commit-after-quit`: also where the view was left",
+            "optsync, script `commit-after-quit`: also after the view was left",
         ),
         (OPT, opt::<CommitAfterQuit>()),
         |entry, _| votes_just_after_the_end(entry).err(),
@@ -294,7 +297,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z9",
         (
-            "the next view is entered at once, before anybody has heard of what was decided",
+            "the next view is entered at once, before any replica has learnt of the decision",
             "optsync, section 12, the schedule of `no-notify`: no wait after leaving a view",
         ),
         (OPT, variant::<NoDelta, NothingElse>()),
@@ -303,7 +306,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z10",
         (
-            "a view is entered in a slowdown, without what many votes have decided",
+            "a view is entered in a slowdown, without the decision by many votes",
             "optsync, section 16: no guard on entering; everything is slow from just before a decision on",
         ),
         (OPT_GUARDED, OPT_UNGUARDED),
@@ -312,8 +315,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z11",
         (
-            "many votes of a view that is over decide what nobody has decided in it",
-            "optsync, section 10: certificates of q_R votes count in whatever view; the liars show what they withheld",
+            "many votes of a view that is over decide a block that no replica has decided in it",
+            "optsync, section 10: certificates of q_R votes count in any view; the liars show the certificates that they withheld",
         ),
         (OPT, opt::<AnyView>()),
         |entry, _| votes_of_a_finished_view(entry).err(),
@@ -321,8 +324,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z7",
         (
-            "nobody can show what many votes had decided after a cold start",
-            "optsync, script `cold-no-R`: certificates are not written down",
+            "after a cold start no replica can show a decision by many votes",
+            "optsync, script `cold-no-R`: certificates are not recorded",
         ),
         (OPT, opt::<NoRecord>()),
         |entry, _| cut_just_after_a_decision(entry).err(),
