@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "reads configuration files")]
 
-use super::addresses::Use;
+use super::addresses::AddressUse;
 use super::error::ConfigError;
 use super::number::{parse_size, show_size};
 use quorate_types::PublicKey;
@@ -26,7 +26,7 @@ pub struct Field {
     pub example: &'static str,
 }
 
-/// The line on which each field of a file stands.
+/// The line of each field of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     file: PathBuf,
@@ -44,11 +44,11 @@ impl Origin {
         }
     }
 
-    /// Resolves a path that stands in the file: a relative path begins at the folder of the file.
+    /// Resolves a path of the file: a relative path begins at the folder of the file.
     pub fn resolve(&self, path: &Path) -> PathBuf {
         let mut folder = self.file.parent().unwrap_or(Path::new("")).to_owned();
         let mut rest = path;
-        // Shorter to read in messages. Behind a symbolic link `..` means something else.
+        // Messages show the shorter path. Behind a symbolic link `..` has another meaning.
         while let Ok(shorter) = rest.strip_prefix("..")
             && folder.file_name().is_some()
             && !folder.is_symlink()
@@ -63,12 +63,6 @@ impl Origin {
     pub fn add(&mut self, lines: BTreeMap<String, usize>) {
         self.lines.extend(lines);
     }
-
-    /// The file.
-    #[must_use]
-    pub fn file(&self) -> &Path {
-        &self.file
-    }
 }
 
 /// The text of a file.
@@ -82,7 +76,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails when it cannot be read.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(file).map_err(|error| ConfigError {
             file: file.to_owned(),
@@ -93,19 +87,19 @@ impl Source {
         Ok(Self { file: file.to_owned(), text })
     }
 
-    /// A text that stands in no file; errors call it `file`.
+    /// Returns a text without a file; errors name it `file`.
     #[must_use]
     pub fn of(file: &str, text: &str) -> Self {
         Self { file: file.into(), text: text.to_owned() }
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// An origin without fields yet.
+    /// Returns an origin without fields.
     #[must_use]
     pub fn origin(&self) -> Origin {
         Origin { file: self.file.clone(), lines: BTreeMap::new() }
@@ -114,7 +108,7 @@ impl Source {
     /// Parses the text.
     ///
     /// # Errors
-    /// When it is no TOML.
+    /// Fails when it is no TOML.
     pub fn parse(&self) -> Result<Section<'_>, ConfigError> {
         let table = DeTable::parse(&self.text).map_err(|error| {
             let at = error.span().unwrap_or(0..0).start;
@@ -149,7 +143,7 @@ impl Source {
     }
 }
 
-/// One table of a file. Fields are taken out of it; a field that is left at the end is unknown.
+/// One table of a file. The reader takes fields out of it; a field that remains at the end is unknown.
 #[derive(Debug)]
 pub struct Section<'s> {
     source: &'s Source,
@@ -198,10 +192,10 @@ impl<'s> Section<'s> {
         self.source.error(at, &self.full_name(name), problem)
     }
 
-    /// Takes a value that `read` understands.
+    /// Takes a value that `read` accepts.
     ///
     /// # Errors
-    /// When the field is missing or holds another value.
+    /// Fails when the field is missing or holds another value.
     pub fn value<T>(
         &mut self,
         field: &Field,
@@ -264,7 +258,7 @@ impl<'s> Section<'s> {
     ///
     /// # Errors
     /// As [`Section::value`].
-    pub fn address(&mut self, field: &Field, usage: Use) -> Result<SocketAddr, ConfigError> {
+    pub fn address(&mut self, field: &Field, usage: AddressUse) -> Result<SocketAddr, ConfigError> {
         self.value(field, usage.expected(), |value| {
             value.as_str()?.parse().ok().filter(|address| usage.suits(address))
         })
@@ -297,7 +291,7 @@ impl<'s> Section<'s> {
     /// Takes a table.
     ///
     /// # Errors
-    /// When it is missing, or the field is no table.
+    /// Fails when it is missing, or the field is no table.
     pub fn section(&mut self, name: &'static str) -> Result<Self, ConfigError> {
         let example = format!("[{name}]");
         let (at, value) = self.take(name, "a table", &example)?;
@@ -307,7 +301,7 @@ impl<'s> Section<'s> {
     /// Takes a table that may be missing.
     ///
     /// # Errors
-    /// When the field is no table.
+    /// Fails when the field is no table.
     pub fn optional(&mut self, name: &'static str) -> Result<Option<Self>, ConfigError> {
         self.known.push(name);
         self.section_named(name)
@@ -316,7 +310,7 @@ impl<'s> Section<'s> {
     /// Takes a table whose name is known at run time only.
     ///
     /// # Errors
-    /// When the field is no table.
+    /// Fails when the field is no table.
     pub fn section_named(&mut self, name: &str) -> Result<Option<Self>, ConfigError> {
         match self.remove(name) {
             Some((at, value)) => self.enter(name, at, value, &format!("[{name}]")).map(Some),
@@ -327,7 +321,7 @@ impl<'s> Section<'s> {
     /// Takes the tables under `[[name]]`, in order.
     ///
     /// # Errors
-    /// When they are missing, or the field is no list of tables.
+    /// Fails when they are missing, or the field is no list of tables.
     pub fn list(&mut self, name: &'static str) -> Result<Vec<Self>, ConfigError> {
         let example = format!("[[{name}]]");
         let (at, value) = self.take(name, "a list of tables", &example)?;
@@ -358,7 +352,7 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Names of the fields that are left, for a table whose fields are known at run time only.
+    /// Returns the names of the remaining fields, for a table whose fields are known at run time only.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.table.keys().map(|key| key.get_ref().to_string()).collect()
@@ -372,7 +366,7 @@ impl<'s> Section<'s> {
     /// Ends the reading of this table, and returns the line of each field.
     ///
     /// # Errors
-    /// When a field is left: it is unknown.
+    /// Fails when a field remains: it is unknown.
     pub fn finish(self) -> Result<BTreeMap<String, usize>, ConfigError> {
         match self.table.keys().min_by_key(|key| key.span().start) {
             None => Ok(self.lines),
@@ -387,7 +381,7 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Makes an error about a field that was not taken out, or about the table where there is no such field.
+    /// Returns an error about a remaining field, or about the table if it has no such field.
     #[must_use]
     pub fn error_at(&self, name: &str, problem: impl Into<String>) -> ConfigError {
         let at = self.table.get_key_value(name).map_or(self.at, |(key, _)| key.span().start);
@@ -404,8 +398,7 @@ pub fn hex32(text: &str) -> Option<[u8; 32]> {
     <[u8; 32]>::try_from(from_hex(text)?).ok()
 }
 
-/// Reads a key that signatures can be verified with. Small-order and other unsound keys are refused here, where the line
-/// can be named.
+/// Reads a key that verifies signatures. It refuses small-order and other unsound keys, because the reader can name the line.
 #[must_use]
 pub fn read_key(text: &str) -> Option<PublicKey> {
     let key = PublicKey(hex32(text)?);
