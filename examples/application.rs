@@ -1,4 +1,4 @@
-//! A replicated service of one's own: locks with fencing tokens.
+//! A replicated service of another program: locks with fencing tokens.
 //!
 //! Other systems rely on a lock service when machines fail, so it belongs on machines of which f may fail or lie.
 //! `acquire NAME` answers `granted TOKEN`, with a larger token each time, or `held TOKEN`. `release NAME` answers

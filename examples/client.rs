@@ -1,11 +1,11 @@
-//! A client of a service of one's own: it takes a lock of `application.rs`, looks at it, and gives it back.
+//! A client of the service in `application.rs`: it takes a lock, reads its state, and releases it.
 //!
 //! ```text
 //! cargo run --release -p quorate-node --example application -- up --dir /tmp/locks      # in one terminal
 //! cargo run --release -p quorate-client --example client -- /tmp/locks                  # in another
 //! ```
 //!
-//! A client needs this crate, `cluster.toml` and its key; it knows neither the protocol nor the program that serves.
+//! A client needs this crate, `cluster.toml` and its key. It does not know the protocol or the program that serves.
 
 use quorate_client::{Client, ClusterInfo, Options, keys};
 use std::error::Error;

@@ -1,6 +1,6 @@
-//! A replica that lies, on the real network: the keys of one replica in the hands of somebody who follows no rules.
+//! A Byzantine replica on the real network: a program with the keys of one replica that follows no rules.
 //!
-//! A cluster of n = 3f + 1 replicas keeps answering correctly while f of them do this. To see it:
+//! A cluster of n = 3f + 1 replicas keeps answering correctly while f of them run this program. To try it:
 //!
 //! ```text
 //! cargo run --release -- testnet --out /tmp/cluster
@@ -9,10 +9,9 @@
 //! cargo run --release -- load --cluster /tmp/cluster/cluster.toml
 //! ```
 //!
-//! As a backup it votes for one block to some and for another to others, wherever a vote is due; as the leader it
-//! proposes a different block to everybody. All the time it suspects every leader and takes it back, and asks for
-//! messages that it never lacked. It serves no clients and hands out no bodies. Twins, mute replicas and such as
-//! forget what they promised are in the simulator: `quorate sim --byzantine twin`.
+//! As a backup it equivocates in each vote; as the leader it proposes a different block to each peer. In each round it
+//! suspects every leader or withdraws the suspicion, and requests messages that it has. It serves no clients and sends no
+//! bodies. The simulator has twins, mute replicas and replicas that forget their promises: `quorate sim --byzantine twin`.
 
 use quorate_client::config::CLUSTER_FILE;
 use quorate_client::keys;
@@ -27,14 +26,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often it suspects, complains and proposes.
+/// The period of suspicions, requests and proposals.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// What replicas say to each other.
+/// A message between replicas.
 #[derive(Clone, PartialEq, Debug)]
-struct Word(PbftMessage);
+struct PeerMessage(PbftMessage);
 
-impl Wire for Word {
+impl Wire for PeerMessage {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
     }
@@ -43,31 +42,31 @@ impl Wire for Word {
     }
 }
 
-/// What it said, and how far the others were when it was told to stop.
+/// The lies that were sent, and the progress of the other replicas at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lies {
-    /// Votes for blocks that it invented.
+    /// Votes for invented blocks.
     pub votes: u64,
-    /// Blocks that it invented and proposed.
+    /// Proposals of invented blocks.
     pub proposals: u64,
-    /// The highest view in which somebody voted.
+    /// The highest view of a vote.
     pub view: View,
-    /// The greatest height at which somebody voted.
+    /// The greatest height of a vote.
     pub height: Height,
 }
 
 struct Liar {
     me: ReplicaId,
     others: Vec<ReplicaId>,
-    sender: Sender<Word>,
+    sender: Sender<PeerMessage>,
     lies: Lies,
     round: u64,
 }
 
 impl Liar {
-    /// Says something. What does not fit into the queue any more was one lie too many.
-    fn say(&self, to: ReplicaId, lie: PbftMessage) {
-        let _ = self.sender.send(To::One(to), Lane::Consensus, &Word(lie));
+    /// Sends a lie; a full queue drops it.
+    fn send(&self, to: ReplicaId, lie: PbftMessage) {
+        let _ = self.sender.send(To::One(to), Lane::Consensus, &PeerMessage(lie));
     }
 
     fn leads(&self, view: View) -> bool {
@@ -75,8 +74,8 @@ impl Liar {
         view.0.checked_rem(n) == Some(u64::from(self.me.0))
     }
 
-    /// Somebody votes: so does the liar, for what was voted for and for something else.
-    fn hear(&mut self, message: &PbftMessage) {
+    /// Answers a vote: sends the same vote to some peers, and a vote for an invented block to the others.
+    fn equivocate(&mut self, message: &PbftMessage) {
         let (vote, lie): (Vote, fn(Vote) -> PbftMessage) = match message {
             PbftMessage::PrePrepare { view, block } => {
                 (Vote { view: *view, height: block.height, block: block.id() }, PbftMessage::Prepare)
@@ -90,25 +89,25 @@ impl Liar {
         let invented = Vote { block: BlockId(Digest([7; 32])), ..vote };
         for (place, other) in self.others.iter().enumerate() {
             let is_lie = place.is_multiple_of(2);
-            self.say(*other, lie(if is_lie { invented } else { vote }));
+            self.send(*other, lie(if is_lie { invented } else { vote }));
             self.lies.votes = self.lies.votes.saturating_add(u64::from(is_lie));
         }
     }
 
-    /// What it says without being asked.
-    fn trouble(&mut self) {
+    /// Sends the suspicions, requests and proposals of one round.
+    fn disturb(&mut self) {
         self.round = self.round.saturating_add(1);
         let (view, next) = (self.lies.view, self.lies.height.next());
         for other in &self.others {
-            self.say(*other, PbftMessage::Suspect { view, on: self.round.is_multiple_of(2) });
+            self.send(*other, PbftMessage::Suspect { view, on: self.round.is_multiple_of(2) });
             let lacks = |height| {
                 let all = self.others.iter().copied().collect();
                 MissingAtHeight { height, proposal: true, prepares: all, commits: all }
             };
             let missing = (1..=8).map(|back| lacks(self.lies.height.minus(back))).collect();
-            let standing =
+            let status =
                 StatusReport { view, normal: true, stable: Height::ZERO, executed: Height::ZERO, missing };
-            self.say(*other, PbftMessage::Status(standing));
+            self.send(*other, PbftMessage::Status(status));
         }
         if self.leads(view) {
             for (place, other) in (0u8..).zip(&self.others) {
@@ -121,23 +120,28 @@ impl Liar {
                     payload: PayloadId(Digest([place; 32])),
                     extra: Digest::ZERO,
                 };
-                self.say(*other, PbftMessage::PrePrepare { view, block });
+                self.send(*other, PbftMessage::PrePrepare { view, block });
                 self.lies.proposals = self.lies.proposals.saturating_add(1);
             }
         }
     }
 }
 
-/// Takes the place of a replica of the cluster in this folder until it is told to stop.
+/// Takes the place of a replica of the cluster in this folder until `stop` is set.
 pub fn lie(folder: &Path, me: ReplicaId, stop: &AtomicBool) -> Result<Lies, Box<dyn Error>> {
     let cluster = ClusterConfig::load(&folder.join(CLUSTER_FILE))?;
     let key = keys::read_private(&folder.join(format!("node{me}/link.key")))?;
-    let link = LinkKey::from_pkcs8(key.to_pkcs8_der().ok_or("a key that has no file form")?.expose())?;
-    let place = cluster.replicas.get(me.index()).ok_or("there is no such replica")?;
+    let link = LinkKey::from_pkcs8(
+        key.to_pkcs8_der().ok_or("the link key has no PKCS#8 form; use an Ed25519 key")?.expose(),
+    )?;
+    let place = cluster
+        .replicas
+        .get(me.index())
+        .ok_or("no replica of the cluster has this number; name one of cluster.toml")?;
     let peers = cluster.genesis.members.iter().zip(&cluster.replicas);
     let peers = peers.map(|(member, at)| PeerConfig { key: member.link, address: at.peers }).collect();
     let committee = cluster.genesis.committee();
-    // The mesh's own word for who one is, in the name of a replica of this cluster.
+    // The identity of a mesh, with cluster and epoch of this cluster.
     let identity = Identity {
         cluster: committee.cluster,
         epoch: committee.epoch,
@@ -149,12 +153,12 @@ pub fn lie(folder: &Path, me: ReplicaId, stop: &AtomicBool) -> Result<Lies, Box<
     let mut liar = Liar { me, others, sender, lies: Lies::default(), round: 0 };
     let mut due = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        if let Some(Event::Message { message: Word(message), .. }) = receiver.recv_timeout(ROUND) {
-            liar.hear(&message);
+        if let Some(Event::Message { message: PeerMessage(message), .. }) = receiver.recv_timeout(ROUND) {
+            liar.equivocate(&message);
         }
         if Instant::now() >= due {
-            liar.trouble();
-            due = Instant::now().checked_add(ROUND).ok_or("the end of time")?;
+            liar.disturb();
+            due = Instant::now().checked_add(ROUND).ok_or("the clock has reached its end")?;
         }
     }
     Ok(liar.lies)

@@ -7,11 +7,11 @@
 //! Values are any bytes. Increment reads and writes decimal text (`"-12"`), so that people can put and read counters
 //! with the other operations. A missing key counts as 0.
 
-use crate::application::{Application, At};
+use crate::application::At;
 use crate::bucket_map::BucketMap;
-use crate::snapshot::{RestoreError, Snapshot};
+use crate::map_application::{MapApplication, OnMap};
 use quorate_types::codec::{put_bytes, put_length};
-use quorate_types::{DecodeError, Digest, Reader, Wire};
+use quorate_types::{DecodeError, Reader, Wire};
 
 mod ask_again;
 #[cfg(test)]
@@ -338,32 +338,20 @@ pub fn successor(key: &[u8]) -> Vec<u8> {
 }
 
 /// The key-value store.
-#[derive(Debug, Default)]
-pub struct Kv {
-    map: BucketMap,
-}
+pub type Kv = OnMap<KvRules>;
 
-impl Kv {
-    /// Returns an empty store.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
+/// The rules of the key-value store.
+pub struct KvRules;
 
-    /// Returns an empty store with another number of buckets; see [`BucketMap::with_buckets`].
-    #[must_use]
-    pub fn with_buckets(count: usize) -> Self {
-        Self { map: BucketMap::with_buckets(count) }
-    }
-
-    fn read(&self, op: &KvOp<'_>, room: usize, reply: &mut Vec<u8>) -> Result<(), KvError> {
+impl KvRules {
+    fn read(map: &BucketMap, op: &KvOp<'_>, room: usize, reply: &mut Vec<u8>) -> Result<(), KvError> {
         match *op {
-            KvOp::Get { key } => match self.map.get(key) {
+            KvOp::Get { key } => match map.get(key) {
                 Some(value) if value.len() < room => put_value(reply, value),
                 Some(_) => return Err(KvError::NoRoom),
                 None => reply.push(tag::ABSENT),
             },
-            KvOp::Scan { from, to, limit } => return self.scan(from, to, limit, room, reply),
+            KvOp::Scan { from, to, limit } => return Self::scan(map, from, to, limit, room, reply),
             KvOp::Echo { reply_bytes, .. } => {
                 let fits = usize::try_from(reply_bytes).is_ok_and(|bytes| bytes <= room);
                 if !fits || reply_bytes > ECHO_BYTES_MAX {
@@ -379,7 +367,7 @@ impl Kv {
     }
 
     fn scan(
-        &self,
+        map: &BucketMap,
         from: &[u8],
         to: Option<&[u8]>,
         limit: u32,
@@ -391,7 +379,7 @@ impl Kv {
         let (mut more, mut count, mut used) = (false, 0u32, ENTRIES_HEADER_BYTES);
         reply.push(tag::ENTRIES);
         reply.extend_from_slice(&[0; ENTRIES_HEADER_BYTES - 1]);
-        for (key, value) in self.map.scan(from, to) {
+        for (key, value) in map.scan(from, to) {
             let after = used.saturating_add(8).saturating_add(key.len()).saturating_add(value.len());
             if count == limit || after > room {
                 more = true;
@@ -414,8 +402,8 @@ impl Kv {
         Ok(())
     }
 
-    fn increment(&mut self, key: &[u8], by: i64) -> Result<i64, KvError> {
-        let old = match self.map.get(key) {
+    fn increment(map: &mut BucketMap, key: &[u8], by: i64) -> Result<i64, KvError> {
+        let old = match map.get(key) {
             None => 0,
             Some(value) => std::str::from_utf8(value)
                 .ok()
@@ -423,32 +411,34 @@ impl Kv {
                 .ok_or(KvError::NotANumber)?,
         };
         let new: i64 = i64::checked_add(old, by).ok_or(KvError::Overflow)?;
-        self.map.insert(key, new.to_string().as_bytes());
+        map.insert(key, new.to_string().as_bytes());
         Ok(new)
     }
 
-    fn write(&mut self, op: &KvOp<'_>, room: usize, reply: &mut Vec<u8>) -> Result<(), KvError> {
+    fn write(map: &mut BucketMap, op: &KvOp<'_>, room: usize, reply: &mut Vec<u8>) -> Result<(), KvError> {
         match *op {
             KvOp::Put { key, value } => {
-                self.map.insert(key, value);
+                map.insert(key, value);
                 reply.push(tag::DONE);
             }
             KvOp::Delete { key } => {
-                let was = self.map.remove(key);
+                let was = map.remove(key);
                 reply.push(if was { tag::DONE } else { tag::ABSENT });
             }
             KvOp::CompareAndSwap { key, expect, value } => {
-                let equal = self.map.get(key) == expect;
+                let equal = map.get(key) == expect;
                 if equal {
-                    self.map.insert(key, value);
+                    map.insert(key, value);
                 }
                 reply.push(if equal { tag::DONE } else { tag::MISMATCH });
             }
             KvOp::Increment { key, by } => {
-                let number = self.increment(key, by)?;
+                let number = Self::increment(map, key, by)?;
                 KvResult::Number(number).encode(reply);
             }
-            KvOp::Get { .. } | KvOp::Scan { .. } | KvOp::Echo { .. } => return self.read(op, room, reply),
+            KvOp::Get { .. } | KvOp::Scan { .. } | KvOp::Echo { .. } => {
+                return Self::read(map, op, room, reply);
+            }
         }
         Ok(())
     }
@@ -460,45 +450,17 @@ fn answer(result: Result<(), KvError>, reply: &mut Vec<u8>) {
     }
 }
 
-impl Application for Kv {
-    fn name(&self) -> &'static str {
-        "kv"
+impl MapApplication for KvRules {
+    const NAME: &'static str = "kv";
+    const VERSION: u32 = 1;
+
+    fn apply(map: &mut BucketMap, at: &At, op: &[u8], reply: &mut Vec<u8>) {
+        let op = KvOp::parse(op).map_err(|_| KvError::Malformed);
+        answer(op.and_then(|op| Self::write(map, &op, at.room, reply)), reply);
     }
 
-    fn version(&self) -> u32 {
-        1
-    }
-
-    fn apply(&mut self, at: &At, op: &[u8], reply: &mut Vec<u8>) {
-        let result = match KvOp::parse(op) {
-            Ok(op) => self.write(&op, at.room, reply),
-            Err(_) => Err(KvError::Malformed),
-        };
-        answer(result, reply);
-    }
-
-    fn query(&self, op: &[u8], room: usize, reply: &mut Vec<u8>) {
-        let result = match KvOp::parse(op) {
-            Ok(op) => self.read(&op, room, reply),
-            Err(_) => Err(KvError::Malformed),
-        };
-        answer(result, reply);
-    }
-
-    fn digest(&mut self) -> Digest {
-        self.map.digest()
-    }
-
-    fn snapshot(&mut self) -> Snapshot {
-        self.map.snapshot()
-    }
-
-    fn restore(
-        &mut self,
-        _header: &[u8],
-        chunks: &mut dyn Iterator<Item = Vec<u8>>,
-    ) -> Result<(), RestoreError> {
-        self.map = self.map.restore(chunks)?;
-        Ok(())
+    fn query(map: &BucketMap, op: &[u8], room: usize, reply: &mut Vec<u8>) {
+        let op = KvOp::parse(op).map_err(|_| KvError::Malformed);
+        answer(op.and_then(|op| Self::read(map, &op, room, reply)), reply);
     }
 }

@@ -38,8 +38,8 @@ pub use application::{Application, At};
 pub use bucket_map::BucketMap;
 pub use execution::{Execution, WrongApplication};
 pub use kv::{
-    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, may_ask_again, prefix_end,
-    successor,
+    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, KvRules, SCAN_ENTRIES_MAX, may_ask_again,
+    prefix_end, successor,
 };
 pub use map_application::{MapApplication, OnMap};
 pub use panics::{APPLICATION_PANIC, panic_text};

@@ -68,6 +68,18 @@ pub struct OnMap<A> {
 }
 
 impl<A> OnMap<A> {
+    /// Returns an application with an empty map.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns an application with an empty map of another number of buckets; see [`BucketMap::with_buckets`].
+    #[must_use]
+    pub fn with_buckets(count: usize) -> Self {
+        Self { map: BucketMap::with_buckets(count), rules: PhantomData }
+    }
+
     /// The state.
     #[must_use]
     pub fn map(&self) -> &BucketMap {

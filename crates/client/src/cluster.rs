@@ -9,7 +9,7 @@ pub enum LinkMode {
     /// TLS 1.3; the server must show exactly the replica's link key.
     #[default]
     Tls,
-    /// Nothing: benchmarks only.
+    /// No protection: for benchmarks only.
     Plain,
 }
 
@@ -17,18 +17,18 @@ impl LinkMode {
     /// All modes with their names.
     pub const NAMES: [(&'static str, Self); 2] = [("tls", Self::Tls), ("plain", Self::Plain)];
 
-    /// The name in files and on the command line.
+    /// Returns the name in files and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, other)| *other == self).map_or("?", |(name, _)| name)
     }
 }
 
-/// The service's rule for reads that it left out because the reply of their bundle was full: a client need not know the
-/// meaning of operations.
+/// The service's rule for reads without a result because the reply of their bundle was full. With it a client need not know
+/// the meaning of operations.
 ///
-/// The client calls it with an operation, its result, and the later operations of the same call. Where the rule is true, the
-/// client asks the operation again, alone. The rule must not be true of an operation that may have changed the service.
+/// The client calls it with an operation, its result, and the later operations of the same call. If the rule is true, the
+/// client sends the operation again, alone. The rule must not be true of an operation that may have changed the service.
 #[derive(Clone, Copy, Debug)]
 pub struct AskAgain(pub AskAgainRule);
 
@@ -67,23 +67,15 @@ pub struct ClusterInfo {
     pub client_window: u32,
     /// The protection of connections.
     pub links: LinkMode,
-    /// The rule for reads that are asked again alone; `None`: no read is.
+    /// The rule for reads that are sent again alone; `None` for no read.
     pub ask_again: Option<AskAgain>,
     /// The replicas, by id.
     pub replicas: Vec<ReplicaInfo>,
 }
 
 impl ClusterInfo {
-    /// The cluster of a genesis configuration, whose replicas listen for clients at `addresses`; `None` when the number of
-    /// addresses is not the number of replicas. No read is asked again, unless the caller sets
-    /// [`ClusterInfo::ask_again`].
-    #[must_use]
-    pub fn of(genesis: &Genesis, addresses: &[SocketAddr], links: LinkMode) -> Option<Self> {
-        (genesis.members.len() == addresses.len())
-            .then(|| Self::at(genesis, links, addresses.iter().copied()))
-    }
-
-    /// As [`ClusterInfo::of`], for addresses that are known to be as many as the replicas: surplus ones are ignored.
+    /// Returns the cluster of a genesis configuration whose replicas listen for clients at `addresses`, in the order of ids.
+    /// No read is asked again, unless the caller sets [`ClusterInfo::ask_again`].
     #[must_use]
     pub fn at(genesis: &Genesis, links: LinkMode, addresses: impl Iterator<Item = SocketAddr>) -> Self {
         Self {
@@ -103,13 +95,13 @@ impl ClusterInfo {
         }
     }
 
-    /// Number of replicas.
+    /// Returns the number of replicas.
     #[must_use]
     pub fn n(&self) -> usize {
         self.replicas.len()
     }
 
-    /// All ids in order.
+    /// Returns all ids in order.
     pub fn ids(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         (0..u16::try_from(self.n()).unwrap_or(u16::MAX)).map(ReplicaId)
     }

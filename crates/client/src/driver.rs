@@ -73,6 +73,18 @@ pub enum ClientError {
     Closed,
 }
 
+impl ClientError {
+    /// Whether the operation may still be executed.
+    #[must_use]
+    pub fn is_fate_unknown(&self) -> bool {
+        match self {
+            Self::Timeout { fate, .. } => *fate == Fate::Unknown,
+            Self::Failed(why) => why.fate() == Fate::Unknown,
+            _ => false,
+        }
+    }
+}
+
 /// Describes the effect of an operation without an answer.
 fn describe_fate(fate: Fate) -> &'static str {
     match fate {

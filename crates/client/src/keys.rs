@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// A PEM file of an Ed25519 key is far smaller; a larger file holds something else.
 const FILE_BYTES_MAX: u64 = 4_096;
-/// Readable and writable by the owner only.
+/// The mode of a key file: readable and writable by the owner only.
 const MODE: u32 = 0o600;
-/// Rights of the group and of others.
+/// The rights of the group and of others.
 const OTHERS: u32 = 0o077;
 
 /// Reasons why a key file cannot be used.
@@ -54,7 +54,7 @@ pub enum KeyError {
 /// Returns 32 random bytes.
 ///
 /// # Errors
-/// When the operating system gives none.
+/// Fails when the operating system gives none.
 pub fn random() -> Result<[u8; 32], KeyError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| KeyError::Random(error.to_string()))?;
@@ -64,7 +64,7 @@ pub fn random() -> Result<[u8; 32], KeyError> {
 /// Returns a random number.
 ///
 /// # Errors
-/// When the operating system gives none.
+/// Fails when the operating system gives none.
 pub fn random_u64() -> Result<u64, KeyError> {
     getrandom::u64().map_err(|error| KeyError::Random(error.to_string()))
 }
@@ -72,7 +72,7 @@ pub fn random_u64() -> Result<u64, KeyError> {
 /// Makes a new Ed25519 key.
 ///
 /// # Errors
-/// When the operating system gives no random bytes.
+/// Fails when the operating system gives no random bytes.
 pub fn generate() -> Result<SigningKey, KeyError> {
     random().map(|seed| SigningKey::from_seed(Scheme::Ed25519, seed))
 }
@@ -80,7 +80,7 @@ pub fn generate() -> Result<SigningKey, KeyError> {
 /// Writes a key to a new file that only its owner may read.
 ///
 /// # Errors
-/// When the file exists already or cannot be written.
+/// Fails when the file exists already or cannot be written.
 pub fn write_private(file: &Path, key: &SigningKey) -> Result<(), KeyError> {
     let fail = |error| KeyError::Io { file: file.to_owned(), error };
     let pem = key.to_pkcs8_pem().ok_or_else(|| KeyError::NotAKey {
@@ -94,16 +94,16 @@ pub fn write_private(file: &Path, key: &SigningKey) -> Result<(), KeyError> {
 /// Reads a key from a file that only its owner may read.
 ///
 /// # Errors
-/// When it cannot be read, could be read by others, or holds no key.
+/// Fails when it cannot be read, could be read by others, or holds no key.
 pub fn read_private(file: &Path) -> Result<SigningKey, KeyError> {
     let fail = |error| KeyError::Io { file: file.to_owned(), error };
     let handle = File::open(file).map_err(fail)?;
-    // Asked of the open file, so that it cannot be exchanged in between.
+    // The mode is that of the open file, so that no other file can take its place in between.
     let mode = handle.metadata().map_err(fail)?.mode() & 0o7777;
     if mode & OTHERS != 0 {
         return Err(KeyError::Exposed { file: file.to_owned(), mode });
     }
-    // Reserved in full, so that growing leaves no copy of the secret behind.
+    // The full capacity is reserved, so that growth leaves no copy of the secret behind.
     let mut text = String::with_capacity(usize::try_from(FILE_BYTES_MAX).unwrap_or_default());
     let read = handle.take(FILE_BYTES_MAX).read_to_string(&mut text);
     let text = Secret::new(text);

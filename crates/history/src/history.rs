@@ -38,19 +38,19 @@ impl Call {
 }
 
 impl History {
-    /// A history of these operations on keys that had these values before.
+    /// Returns a history of these operations on keys that had these values before.
     #[must_use]
     pub fn of(held: BTreeMap<String, String>, records: Vec<Record>) -> Self {
         Self { held, records }
     }
 
-    /// The same operations on a store that had these values before.
+    /// Returns the same operations on a store that had these values before.
     #[must_use]
     pub fn after(self, held: BTreeMap<String, String>) -> Self {
         Self { held, ..self }
     }
 
-    /// Values that keys had before; a key that is not in it had none.
+    /// Returns the values that keys had before; a key without an entry had none.
     #[must_use]
     pub fn held(&self) -> &BTreeMap<String, String> {
         &self.held
@@ -71,10 +71,10 @@ impl History {
         }
     }
 
-    /// Adds an operation that has returned. An operation that was not carried out, because the reply had no room for
-    /// example, is left out: it has changed nothing and does not show the value of its key.
+    /// Adds an operation with a result. An operation that was refused, for example because the reply had no room, is left out: it
+    /// has changed nothing and does not show the value of its key.
     pub fn returned(&mut self, call: Call, at: Time, result: &[u8]) {
-        // A result that does not decode is wrong, and no operation has the result that stands for it.
+        // A result that does not decode is wrong. No operation has the result that replaces it.
         let result = KvResult::from_bytes(result).unwrap_or(KvResult::Padding(0));
         if matches!(result, KvResult::Error(error) if error != KvError::NotANumber) {
             return;
@@ -87,19 +87,19 @@ impl History {
         self.records.push(call.ended(None, None));
     }
 
-    /// One operation.
+    /// Returns one operation.
     #[must_use]
     pub fn get(&self, id: OpId) -> Option<&Record> {
         self.records.get(usize::try_from(id.0).ok()?)
     }
 
-    /// All operations, in the order in which they were added.
+    /// Returns all operations, in the order of their addition.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Number of operations with an answer.
+    /// Returns the number of operations with an answer.
     #[must_use]
     pub fn answered(&self) -> usize {
         self.records.iter().filter(|record| record.answered.is_some()).count()
@@ -113,7 +113,7 @@ impl History {
     /// Writes one line per key that had a value before, and one per operation.
     ///
     /// # Errors
-    /// When `out` fails.
+    /// Fails when `out` fails.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for (key, held) in &self.held {
             let line = HeldValue { key: key.clone(), held: held.clone() };
@@ -125,13 +125,13 @@ impl History {
     /// Reads a file that [`History::write`] has written. The file does not say whether a deleted key had a value.
     ///
     /// # Errors
-    /// When `lines` cannot be read, or a line belongs to no history: the error names the line, counted from 1.
+    /// Fails when `lines` cannot be read, or a line belongs to no history: the error names the line, counted from 1.
     pub fn read(lines: impl BufRead) -> Result<Self, BadHistory> {
         let mut history = Self::default();
         for (line, text) in (1u64..).zip(lines.lines()) {
             let bad = |why: String| BadHistory { line, why };
             let text = text.map_err(|error| bad(error.to_string()))?;
-            // Values from before stand in front of all operations.
+            // Values from before the run precede all operations.
             if history.records.is_empty()
                 && let Ok(HeldValue { key, held }) = serde_json::from_str(&text)
             {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn operation_that_was_not_carried_out_is_left_out() {
+    fn refused_operation_is_left_out() {
         for (error, kept) in [(KvError::NoRoom, 0), (KvError::Overflow, 0), (KvError::NotANumber, 1)] {
             let call = Call { client: 1, op: Op::Increment { key: "k".to_owned(), by: 1 }, at: Time(1) };
             let mut history = History::default();

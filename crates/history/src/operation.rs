@@ -1,4 +1,4 @@
-//! Operations of the key-value store, and a naive store that gives the result that each should have.
+//! Operations of the key-value store, and a naive store that gives the expected results.
 
 use quorate_app::{KvError, KvOp, KvResult};
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub enum Op {
     },
 }
 
-/// The result of an operation, for people.
+/// Returns the text of a result, for people.
 #[must_use]
 pub fn result_text(result: &KvResult) -> String {
     match result {
@@ -66,7 +66,7 @@ impl fmt::Display for Op {
 }
 
 impl Op {
-    /// The name of the operation in a history.
+    /// Returns the name of the operation in a history.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl Op {
         }
     }
 
-    /// The key of the operation.
+    /// Returns the key of the operation.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
@@ -149,13 +149,13 @@ impl Model {
         result
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str)
     }
 
-    /// All keys with a value.
+    /// Returns all keys with a value.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }

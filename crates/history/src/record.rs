@@ -32,7 +32,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record as a JSON object on one line.
+    /// Returns the record as a JSON object on one line.
     #[must_use]
     pub fn to_json_line(&self) -> String {
         let (arg, expect) = match &self.op {
@@ -116,7 +116,7 @@ impl RecordFields {
     }
 }
 
-/// A result as the file names it; `None` for null.
+/// Returns a result as the file names it; `None` for null.
 fn shown(op: &Op, result: &KvResult) -> Option<String> {
     match (op, result) {
         (_, KvResult::Value(value)) => Some(String::from_utf8_lossy(value).into_owned()),

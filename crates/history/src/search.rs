@@ -1,4 +1,4 @@
-//! The linearizability search: is there one order of all calls that a sequential object explains?
+//! The linearizability search for one order of all calls that a sequential object explains.
 //!
 //! The algorithm is that of Wing and Gong, with Lowe's cache of visited configurations.
 //!
@@ -22,9 +22,9 @@
 use quorate_types::Time;
 use std::collections::BTreeSet;
 
-/// Configurations that a search visits for one object before it stops undecided: some seconds of work.
+/// The number of configurations after which a search for one object stops undecided: some seconds of work.
 pub const BUDGET: u64 = 4_000_000;
-/// Calls that are shown before the place at which a search got stuck.
+/// The number of calls that a report shows before the end of the longest explanation.
 const SHOWN: usize = 4;
 
 /// A sequential object.

@@ -1,6 +1,6 @@
-//! Counts allocations of the heap, for the cost ledger: the system's allocator and a counter for each thread.
+//! Counts of heap allocations for the cost ledger: the system's allocator, and a counter for each thread.
 
-#![allow(unsafe_code, reason = "an allocator cannot be wrapped otherwise; it only counts and passes on")]
+#![allow(unsafe_code, reason = "an allocator cannot be wrapped otherwise; it only counts and forwards")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,19 +10,19 @@ thread_local! {
     static APPLICATION: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of this thread so far.
+/// Returns the number of allocations of this thread so far.
 #[must_use]
 pub fn count() -> u64 {
     COUNT.get()
 }
 
-/// Those of them that [`in_application`] has seen.
+/// Returns the number of them inside [`in_application`].
 #[must_use]
 pub fn application_count() -> u64 {
     APPLICATION.get()
 }
 
-/// Runs a part of the application.
+/// Runs a part of the application, and counts its allocations.
 pub fn in_application<T>(work: impl FnOnce() -> T) -> T {
     let before = count();
     let result = work();
@@ -34,15 +34,15 @@ pub fn in_application<T>(work: impl FnOnce() -> T) -> T {
 #[derive(Debug)]
 pub struct Counting;
 
-fn note() {
-    // A thread that is being torn down has no counter any more.
+fn count_one() {
+    // A thread that ends has no counter any more.
     let _ = COUNT.try_with(|count| count.set(count.get().wrapping_add(1)));
 }
 
-// SAFETY: every call is passed on unchanged to the system's allocator; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
+        count_one();
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is the same.
         unsafe { System.alloc(layout) }
     }
@@ -51,12 +51,12 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(pointer, layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note();
+        count_one();
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note();
+        count_one();
         // SAFETY: as above.
         unsafe { System.realloc(pointer, layout, size) }
     }

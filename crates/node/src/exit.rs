@@ -7,10 +7,10 @@ use serde_json::json;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// Why a command has not done its work. The text is one line that says what to do.
+/// The failure of a command. The text is one line with the problem and advice.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
-    /// Wrong usage or configuration: nothing was done. Exit code 2.
+    /// Wrong usage or configuration: the command did nothing. Exit code 2.
     #[error("{0}")]
     Usage(String),
     /// The run has failed. Exit code 1.
@@ -23,22 +23,22 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Wrong usage or configuration.
+    /// Returns a failure by wrong usage or configuration.
     pub fn usage(text: impl Display) -> Self {
         Self::Usage(one_line(&text.to_string()))
     }
 
-    /// A run that failed.
+    /// Returns the failure of a run.
     pub fn run(text: impl Display) -> Self {
         Self::Run(one_line(&text.to_string()))
     }
 
-    /// An answer that is no.
+    /// Returns the failure by the answer no.
     pub fn no(text: impl Display) -> Self {
         Self::No(one_line(&text.to_string()))
     }
 
-    /// The exit code: 1 the run failed, 2 wrong usage or configuration, 3 the answer is no.
+    /// Returns the exit code: 1 for a failed run, 2 for wrong usage or configuration, 3 for the answer no.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -73,13 +73,13 @@ pub fn main<C: Parser>(run: impl FnOnce(C) -> Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// Whether what is printed was asked for.
+/// Whether the text is help or a version: the user has requested it.
 fn is_help(kind: ErrorKind) -> bool {
     let missing = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, missing].contains(&kind)
 }
 
-/// The first part of what is said of a wrong command line, without usage and hints.
+/// Returns the first part of clap's message about a wrong command line, without usage and hints.
 fn wrong_usage(error: &clap::Error) -> Failure {
     let text = error.to_string();
     let text = ["\n\nUsage:", "\n\nFor more information"]
@@ -89,7 +89,7 @@ fn wrong_usage(error: &clap::Error) -> Failure {
     Failure::usage(text.replace(":; ", ": "))
 }
 
-/// Whether the words of a command line ask for JSON. Behind `--` there are no options.
+/// Whether a command line requests JSON. No options follow after `--`.
 fn wants_json(words: impl Iterator<Item = String>) -> bool {
     words.take_while(|word| word != "--").any(|word| word == "--json")
 }
@@ -102,7 +102,7 @@ fn line(failure: &Failure, is_json: bool) -> String {
     }
 }
 
-/// The text without line breaks: messages of libraries may have some.
+/// Returns the text without line breaks: messages of libraries may have some.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ")
@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_one_line() {
+    fn failure_is_one_line() {
         let failure = Failure::run("first\n  second\n\n");
         assert_eq!((failure.to_string().as_str(), failure.code()), ("first; second", 1));
         assert_eq!((Failure::usage("x").code(), Failure::no("x").code()), (2, 3));
     }
 
     #[test]
-    fn programs_are_told_in_json() {
+    fn failure_is_json_on_request() {
         let failure = Failure::usage("no \"n\"");
         assert_eq!(line(&failure, false), "error: no \"n\"");
         assert_eq!(line(&failure, true), r#"{"error":"no \"n\"","exit_code":2}"#);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_is_one_line() {
+    fn wrong_command_line_is_one_line() {
         #[derive(Debug, Parser)]
         struct CommandLine {
             #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
@@ -138,13 +138,13 @@ mod tests {
             #[arg(long)]
             to: String,
         }
-        for (words, said) in [
+        for (words, expected) in [
             ("x --n 0 --to y", "invalid value '0' for '--n <N>': 0 is not in 1..=255"),
             ("x", "the following required arguments were not provided: --n <N>; --to <TO>"),
             ("x --n 1 --to y z", "unexpected argument 'z' found"),
         ] {
             let failure = wrong_usage(&CommandLine::try_parse_from(words.split(' ')).unwrap_err());
-            assert_eq!((failure.to_string().as_str(), failure.code()), (said, 2));
+            assert_eq!((failure.to_string().as_str(), failure.code()), (expected, 2));
         }
     }
 }

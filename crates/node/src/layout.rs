@@ -1,4 +1,4 @@
-//! The folder of a cluster: names of its files. [`CLUSTER_FILE`](quorate_client::config::CLUSTER_FILE) is one more.
+//! The names of the files in the folder of a cluster, besides [`CLUSTER_FILE`](quorate_client::config::CLUSTER_FILE).
 //!
 //! ```text
 //! DIR/cluster.toml               equal at all nodes and clients, no secrets
@@ -9,26 +9,26 @@
 //! DIR/node0/data/                log and snapshots
 //! ```
 //!
-//! No secret of one node is in another node's folder, so each folder can be moved to its own machine together with
+//! The folder of a node has no secrets of other nodes, so it can be moved to another machine together with
 //! `cluster.toml`.
 
 use quorate_types::ReplicaId;
 use std::path::{Path, PathBuf};
 
-/// Path of the key of the client that registers others, inside the folder of a cluster.
+/// The path of the key of the client that registers others, inside the folder of a cluster.
 pub const ADMIN_KEY: &str = "clients/admin.key";
-/// Path of the key that `quorate kv` uses, inside the folder of a cluster of the key-value store.
+/// The path of the key that `quorate kv` uses, inside the folder of a cluster of the key-value store.
 pub const KV_KEY: &str = "clients/kv.key";
-/// Name of the file in a node's folder that its error stream goes to.
+/// The name of the file in a node's folder with its error stream.
 pub const LOG_FILE: &str = "node.log";
 
-/// The folder of a replica's node.
+/// Returns the folder of a replica's node.
 #[must_use]
 pub fn node_folder(dir: &Path, id: ReplicaId) -> PathBuf {
     dir.join(format!("node{id}"))
 }
 
-/// The configuration file of a replica's node.
+/// Returns the configuration file of a replica's node.
 #[must_use]
 pub fn node_file(dir: &Path, id: ReplicaId) -> PathBuf {
     node_folder(dir, id).join("node.toml")

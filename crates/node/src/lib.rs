@@ -1,22 +1,22 @@
 //! # quorate-node
 //!
-//! A replica as a process, and the commands that make, run and ask clusters. A program that serves an application of its
-//! own depends on this crate.
+//! A replica as a process, and the commands that make, run and query clusters. A program that serves its own application
+//! depends on this crate.
 //!
-//! * [`main`] and [`Service`]: such a program.
+//! * [`main`] and [`Service`]: the entry of such a program.
 //! * [`commands`]: one module for each command, with its arguments and a `run`; [`program`] lists them.
-//! * [`runtime`]: a replica on this machine: one thread, one loop, one place to sleep. `serve` opens it.
+//! * [`runtime`]: a replica on this machine, with one thread, one loop and one place to sleep. `serve` opens it.
 //! * [`testnet`] makes clusters, [`layout`] names their files, [`processes`] runs their nodes.
-//! * Parts that several of these need: [`config`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`],
+//! * Shared parts: [`config`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`],
 //!   [`sync_times`].
 //!
 //! Deliberately not here:
 //!
 //! * The decisions, promises and state of a replica: those are in `quorate-host` and below, and the simulator runs them
 //!   too. This crate brings sockets, files, clocks and processes.
-//! * Simulation, load and judgement: those are in `quorate-lab`, which a program that only serves does not need.
+//! * Simulation, load and judgement: those are in `quorate-lab`. A program that only serves does not need them.
 
-#![deny(clippy::print_stdout, reason = "panics where the reader has gone away (`| head`): `out` does not")]
+#![deny(clippy::print_stdout, reason = "panics without a reader (`| head`): `out` does not")]
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
 pub mod alloc;

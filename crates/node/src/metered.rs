@@ -1,13 +1,13 @@
-//! An application whose allocations are counted apart, so that what the replica itself allocates can be told.
+//! An application with its own count of allocations, which separates them from those of the replica.
 
 use crate::alloc::in_application;
 use quorate_app::{Application, At, RestoreError, Snapshot};
 use quorate_types::Digest;
 
-/// Passes everything on.
-pub(crate) struct Metered(pub(crate) Box<dyn Application>);
+/// An application that counts its allocations.
+pub(crate) struct MeteredApplication(pub(crate) Box<dyn Application>);
 
-impl Application for Metered {
+impl Application for MeteredApplication {
     fn name(&self) -> &'static str {
         self.0.name()
     }

@@ -1,14 +1,14 @@
-//! Printing what a program or a person asked for. A reader that has gone away (`| head`) is no failure.
+//! Output of commands. A closed output stream (`| head`) is no failure.
 
 use crate::exit::Failure;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
-/// Prints one line (or several, where the value has some) on the output stream, at once.
+/// Prints a value and a line break on the output stream, at once.
 ///
 /// # Errors
-/// When it cannot be written, unless nobody reads any more.
+/// Fails when the stream cannot be written, unless its reader has closed it.
 pub fn line(value: impl Display) -> Result<(), Failure> {
     bytes(format!("{value}\n").as_bytes())
 }
@@ -21,7 +21,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     line(serde_json::to_string(value).map_err(Failure::run)?)
 }
 
-/// Prints bytes as they are.
+/// Prints bytes without change.
 ///
 /// # Errors
 /// As [`line()`].

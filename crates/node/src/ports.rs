@@ -1,4 +1,4 @@
-//! Free ports of this machine, for clusters that are tried out.
+//! Free ports of this machine, for local clusters.
 
 use crate::exit::Failure;
 use quorate_client::config::ReplicaAddresses;
@@ -7,23 +7,24 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// Ports below the range from which the system takes ports for outgoing connections: a port from inside that
-/// range can be gone when its replica starts again.
+/// The first of the ports to try. They are below the range from which the system takes ports for outgoing connections: a
+/// port in that range may be in use when its replica starts again.
 const FIRST: u16 = 10_000;
+/// The number of ports to choose from.
 const COUNT: u16 = 20_000;
-/// Ports that are tried before the system is asked for any.
+/// The number of ports to try before the system chooses.
 const TRIES: u16 = 200;
 
-/// Distinct ports of the loopback address that nobody listens on. They are not held: whoever uses them must be
-/// ready to find one taken.
+/// Returns distinct ports of the loopback address without a listener. They are not reserved: another program may use one
+/// before the caller does.
 ///
 /// # Errors
-/// When there are not so many.
+/// Fails when there are not enough.
 pub fn free(count: usize) -> io::Result<Vec<u16>> {
     let seed = keys::random_u64().map_err(|error| io::Error::other(error.to_string()))?;
     let start = u16::try_from(seed % u64::from(COUNT)).unwrap_or_default();
     let mut ports = BTreeSet::new();
-    // Held until all are found, so that none is found twice.
+    // Listeners stay open until all ports are found, so that no port is found twice.
     let mut held = Vec::new();
     for step in 0..TRIES {
         if ports.len() == count {
@@ -43,13 +44,14 @@ pub fn free(count: usize) -> io::Result<Vec<u16>> {
     Ok(ports.into_iter().collect())
 }
 
-/// Addresses of this machine, for peers and for clients of n replicas, that nobody listens on.
+/// Returns addresses of this machine without a listener, for peers and for clients of n replicas.
 ///
 /// # Errors
-/// When there are not so many.
+/// Fails when there are not enough.
 pub fn free_addresses(n: usize) -> Result<Vec<ReplicaAddresses>, Failure> {
     let ports = free(n.saturating_mul(2));
-    let ports = ports.map_err(|error| Failure::run(format!("no free ports: {error}")))?;
+    let ports =
+        ports.map_err(|error| Failure::run(format!("no free ports: {error}; stop other programs")))?;
     let address = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let pairs = ports.chunks_exact(2).filter_map(|pair| match pair {
         [peers, clients] => Some(ReplicaAddresses { peers: address(*peers), clients: address(*clients) }),
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_not_offered() {
+    fn port_in_use_is_not_returned() {
         let mut held = Vec::new();
         for _ in 0..20 {
             for port in free(4).unwrap() {

@@ -1,10 +1,9 @@
-//! Nodes as child processes: they are started, awaited, killed, started again and stopped.
+//! Nodes as child processes: their start, readiness, end and restart.
 //!
-//! * A child prints `ready` on its output stream when it serves; its error stream goes to `node.log` in its folder.
-//! * Children die with the thread that started them, by a call that the child itself makes: start them from a
-//!   thread that lives as long as the cluster. They are process groups of their own, so Ctrl-C reaches the
-//!   parent alone, which then stops them in order.
-//! * Dropping [`Processes`] leaves no child behind.
+//! * A child prints `ready` on its output stream when it serves. Its error stream goes to `node.log` in its folder.
+//! * The system kills a child when the thread that started it ends: the child itself makes that call. So the thread must
+//!   live as long as the cluster. Each child is a process group, so Ctrl-C reaches only the parent, which stops them in order.
+//! * A dropped [`Processes`] leaves no child behind.
 
 mod cause;
 
@@ -26,9 +25,9 @@ pub const READY: &str = "ready";
 /// The word that a child prints before an address in use.
 pub const TAKEN: &str = "taken";
 
-/// A longer log is put aside when its node starts.
+/// The length above which a log is renamed when its node starts.
 const LOG_BYTES_MAX: u64 = 16 << 20;
-/// Time that a node has to stop before it is killed.
+/// The time after a stop request before a node is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An event of a node, or of this process.
@@ -36,43 +35,44 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 pub enum Event {
     /// A node serves.
     Ready(ReplicaId),
-    /// A node found an address in use, and ends.
+    /// A node found this address in use, and ends.
     Taken(ReplicaId, String),
     /// A node has ended without a request to do so.
     Gone(Gone),
-    /// This process was asked to stop.
+    /// A stop request to this process.
     Stop,
 }
 
 /// A node that has ended without a request to do so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gone {
-    /// Id of the replica.
+    /// The id of the replica.
     pub id: ReplicaId,
-    /// Its exit code; `None` when a signal has ended it.
+    /// The exit code; `None` if a signal has ended the node.
     pub code: Option<i32>,
-    /// Its end and the reason for it, as far as this very process has reported it, as one line.
+    /// One line about the end, with the reason as far as the log of this process has it.
     pub line: String,
 }
 
-/// A report of the threads that listen to children.
+/// A report of a thread that reads the output of a child, or of a signal.
 enum ChildReport {
     /// A line of the child's output stream.
     Line(ReplicaId, u64, String),
-    /// The child's output stream has ended, so the child has or is about to.
+    /// The child's output stream has ended, so the child has ended or soon will.
     End(ReplicaId, u64),
     Stop,
 }
 
-struct Slot {
+/// One node and its process.
+struct NodeProcess {
     id: ReplicaId,
     folder: PathBuf,
     config: PathBuf,
     child: Option<Child>,
-    /// Number of this start: reports of an earlier one do not count.
+    /// The number of the start: reports of an earlier start do not count.
     start: u64,
     ready: bool,
-    /// Length of the log at the start: an earlier process has written what stands before that.
+    /// The length of the log at the start: the lines before it are of an earlier process.
     log_start: u64,
 }
 
@@ -80,19 +80,19 @@ struct Slot {
 pub struct Processes {
     binary: PathBuf,
     insecure: bool,
-    nodes: Vec<Slot>,
+    nodes: Vec<NodeProcess>,
     reports: Receiver<ChildReport>,
     reporter: Sender<ChildReport>,
     stopping: bool,
 }
 
-/// Reasons why nodes do not serve.
+/// The reason why nodes do not serve.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotReady {
     /// A node found this address in use.
     #[error("{0} is taken by another program")]
     Taken(String),
-    /// Anything else.
+    /// Another failure.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -107,7 +107,7 @@ impl From<NotReady> for Failure {
 }
 
 impl Processes {
-    /// The nodes of the cluster in `dir`, none of them started. `binary` is the program `quorate`.
+    /// Returns the nodes of the cluster in `dir`, before their start. `binary` is the program `quorate`.
     #[must_use]
     pub fn new(
         binary: PathBuf,
@@ -116,7 +116,7 @@ impl Processes {
         insecure: bool,
     ) -> Self {
         let (reporter, reports) = channel();
-        let nodes = ids.into_iter().map(|id| Slot {
+        let nodes = ids.into_iter().map(|id| NodeProcess {
             id,
             folder: node_folder(dir, id),
             config: node_file(dir, id),
@@ -128,14 +128,14 @@ impl Processes {
         Self { binary, insecure, nodes: nodes.collect(), reports, reporter, stopping: false }
     }
 
-    /// Reports it as [`Event::Stop`] when this process is asked to stop.
+    /// Makes a stop request to this process an [`Event::Stop`].
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn watch_signals(&self) -> Result<(), Failure> {
         let reporter = self.reporter.clone();
         crate::signals::on_stop(move || {
-            // Without a listener nothing is left to stop either.
+            // Without a receiver no node is left.
             let _ = reporter.send(ChildReport::Stop);
         })
         .map_err(|error| Failure::run(format!("cannot watch signals: {error}")))
@@ -144,10 +144,10 @@ impl Processes {
     /// Starts a node that does not run.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn start(&mut self, id: ReplicaId) -> Result<(), Failure> {
         let (binary, insecure, reporter) = (self.binary.clone(), self.insecure, self.reporter.clone());
-        let node = self.slot(id)?;
+        let node = self.node(id)?;
         if node.child.is_some() {
             return Ok(());
         }
@@ -158,18 +158,18 @@ impl Processes {
     /// Starts all nodes that do not run.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn start_all(&mut self) -> Result<(), Failure> {
         self.ids().into_iter().try_for_each(|id| self.start(id))
     }
 
-    /// All nodes, by id.
+    /// Returns all nodes, by id.
     #[must_use]
     pub fn ids(&self) -> Vec<ReplicaId> {
         self.nodes.iter().map(|node| node.id).collect()
     }
 
-    /// The process of a node that runs.
+    /// Returns the process of a running node.
     #[must_use]
     pub fn pid(&self, id: ReplicaId) -> Option<u32> {
         let node = self.nodes.iter().find(|node| node.id == id)?;
@@ -188,14 +188,13 @@ impl Processes {
         self.nodes.iter().any(|node| node.id == id && node.ready)
     }
 
-    /// Number of nodes that run.
+    /// Returns the number of running nodes.
     #[must_use]
     pub fn running(&self) -> usize {
         self.nodes.iter().filter(|node| node.child.is_some()).count()
     }
 
-    /// Waits for the next event until `deadline`; `None` when there is none. Without a deadline it waits for as long as it
-    /// takes.
+    /// Waits for the next event until `deadline`; returns `None` if there is none. Without a deadline it waits without limit.
     pub fn next_event(&mut self, deadline: Option<Instant>) -> Option<Event> {
         loop {
             let report = match deadline {
@@ -216,7 +215,7 @@ impl Processes {
         }
     }
 
-    /// Takes in all events so far. Returns whether this process was ever asked to stop.
+    /// Handles all events so far. Returns whether there ever was a stop request to this process.
     pub fn is_stopping(&mut self) -> bool {
         while self.next_event(Some(Instant::now())).is_some() {}
         self.stopping
@@ -225,8 +224,7 @@ impl Processes {
     /// Waits until these nodes serve.
     ///
     /// # Errors
-    /// When one of all nodes ends or finds its address taken, this process is asked to stop, or the time is up:
-    /// says which.
+    /// Fails when any node ends or finds its address in use, after a stop request to this process, or when the time is over.
     pub fn wait_ready(&mut self, ids: &[ReplicaId], patience: Duration) -> Result<(), NotReady> {
         let failed = |why: String| Err(NotReady::Failed(Failure::run(why)));
         let deadline = Instant::now().checked_add(patience);
@@ -246,16 +244,16 @@ impl Processes {
     /// Kills a node (SIGKILL) and waits for its end, which is not reported.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn kill(&mut self, id: ReplicaId) -> Result<(), Failure> {
-        let node = self.slot(id)?;
+        let node = self.node(id)?;
         node.end_now().map_err(|error| Failure::run(format!("cannot kill node {id}: {error}")))
     }
 
     /// Stops a node (SIGSTOP) until [`Self::resume`]. A node that does not run stays as it is.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn pause(&mut self, id: ReplicaId) -> Result<(), Failure> {
         self.signal(id, Signal::STOP)
     }
@@ -263,24 +261,24 @@ impl Processes {
     /// Continues a node (SIGCONT) after [`Self::pause`].
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn resume(&mut self, id: ReplicaId) -> Result<(), Failure> {
         self.signal(id, Signal::CONT)
     }
 
     fn signal(&mut self, id: ReplicaId, signal: Signal) -> Result<(), Failure> {
-        match self.slot(id)?.child.as_ref().and_then(pid_of) {
+        match self.node(id)?.child.as_ref().and_then(pid_of) {
             Some(pid) => kill_process(pid, signal)
                 .map_err(|error| Failure::run(format!("cannot signal node {id}: {error}"))),
             None => Ok(()),
         }
     }
 
-    /// Asks all nodes to stop, and kills those that have not after some seconds.
+    /// Requests all nodes to stop, and kills those that run after some seconds.
     pub fn stop_all(&mut self) {
         for node in &self.nodes {
             if let Some(pid) = node.child.as_ref().and_then(pid_of) {
-                // One that has ended already needs no asking.
+                // A child that has ended needs no signal.
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
@@ -291,17 +289,17 @@ impl Processes {
 
     fn kill_all(&mut self) {
         for node in &mut self.nodes {
-            // Nothing better can be done about a child that cannot be killed.
+            // A child that cannot be killed has no remedy.
             let _ = node.end_now();
         }
     }
 
-    fn slot(&mut self, id: ReplicaId) -> Result<&mut Slot, Failure> {
-        let slot = self.nodes.iter_mut().find(|node| node.id == id);
-        slot.ok_or_else(|| Failure::usage(format!("there is no node {id}")))
+    fn node(&mut self, id: ReplicaId) -> Result<&mut NodeProcess, Failure> {
+        let node = self.nodes.iter_mut().find(|node| node.id == id);
+        node.ok_or_else(|| Failure::usage(format!("there is no node {id}")))
     }
 
-    fn current(&mut self, id: ReplicaId, start: u64) -> Option<&mut Slot> {
+    fn current(&mut self, id: ReplicaId, start: u64) -> Option<&mut NodeProcess> {
         self.nodes.iter_mut().find(|node| node.id == id && node.start == start && node.child.is_some())
     }
 
@@ -334,7 +332,7 @@ impl Drop for Processes {
     }
 }
 
-impl Slot {
+impl NodeProcess {
     fn spawn(&mut self, binary: &Path, insecure: bool, reporter: Sender<ChildReport>) -> io::Result<()> {
         let log = open_log(&self.folder)?;
         self.log_start = log.metadata()?.len();
@@ -373,7 +371,7 @@ fn listen(id: ReplicaId, start: u64, stdout: Option<ChildStdout>, reporter: &Sen
             return;
         }
     }
-    // Without a listener the report is not needed.
+    // Without a receiver the report is not needed.
     let _ = reporter.send(ChildReport::End(id, start));
 }
 

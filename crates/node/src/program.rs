@@ -1,4 +1,4 @@
-//! The commands of every program that serves, and the `main` of a program that serves an application of its own.
+//! The commands of every program that serves, and the `main` of a program that serves its own application.
 //!
 //! ```no_run
 //! use quorate_node::Service;
@@ -9,7 +9,7 @@
 //! }
 //! ```
 //!
-//! All nodes of a cluster run the same program: genesis names the service, and a node of another service refuses to start.
+//! All nodes of a cluster run the same program: genesis names the service, and a node with another service refuses to start.
 
 use crate::commands::{call, node, status, testnet, up};
 use crate::exit::{self, Failure};
@@ -36,7 +36,7 @@ impl Command {
     /// Runs the command.
     ///
     /// # Errors
-    /// As the command says.
+    /// The failure of the command.
     pub fn run(&self, service: Service) -> Result<(), Failure> {
         match self {
             Self::Testnet(args) => testnet::run(args, service),

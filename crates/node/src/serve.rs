@@ -1,4 +1,4 @@
-//! From a configuration to a replica that serves: its disk, its sockets, its keys.
+//! The steps from a configuration to a replica that serves: disk, sockets and keys.
 
 use crate::config::{Durability, NodeConfig, NodeKeys, client_auth_name};
 use crate::exit::Failure;
@@ -24,12 +24,12 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// A snapshot is written when the log has grown by this much, or by as much as the last snapshot had to write where that is
-/// more: what a restart has to execute again at most.
+/// The growth of the log after which the replica writes a snapshot, unless the last snapshot wrote more. It limits the blocks
+/// that a restart executes again.
 const SNAPSHOT_EVERY_BYTES: u64 = 64 << 20;
 
-/// A node whose configuration has been checked, and what it holds for itself.
-pub(crate) struct Prepared {
+/// A node with a checked configuration and its exclusive resources.
+pub(crate) struct PreparedNode {
     config: NodeConfig,
     service: Service,
     keys: NodeKeys,
@@ -38,21 +38,21 @@ pub(crate) struct Prepared {
     clients: TcpListener,
 }
 
-impl Prepared {
-    /// Takes the resources that must belong to this node alone: folder and addresses. With `tell_parent` it reports an
-    /// address in use to the process that started it.
-    pub(crate) fn open(config: NodeConfig, service: Service, tell_parent: bool) -> Result<Self, Failure> {
+impl PreparedNode {
+    /// Takes the exclusive resources: folder and addresses. With `has_parent` it reports an address in use to the process
+    /// that started this one.
+    pub(crate) fn open(config: NodeConfig, service: Service, has_parent: bool) -> Result<Self, Failure> {
         let keys = config.keys()?;
         let identity = config.cluster.identity(config.id);
         let folder = folder::open(&config.data_dir, &identity);
         let folder = folder.map_err(|error| config.error("data_dir", error.to_string()))?;
         let listen = |field: &str, address: SocketAddr| {
             bind(address).map_err(|error| {
-                if tell_parent && trouble_of(&error) == ErrorKind::AddrInUse {
-                    // The parent may choose another address; if it has gone away, so do we.
+                if has_parent && error_kind(&error) == ErrorKind::AddrInUse {
+                    // The parent may choose another address. If the parent is gone, this process ends too.
                     let _ = out::line(format_args!("{TAKEN} {address}"));
                 }
-                config.error(field, format!("cannot listen on {address}: {}", listening(&error)))
+                config.error(field, format!("cannot listen on {address}: {}", listen_problem(&error)))
             })
         };
         let peers = listen("listen_peers", config.listen_peers)?;
@@ -61,8 +61,8 @@ impl Prepared {
     }
 }
 
-/// Serves until `stop` asks for the end.
-pub(crate) fn serve_on_its_disk(node: Prepared, stop: &StopRequest) -> Result<(), Failure> {
+/// Serves until a stop request.
+pub(crate) fn serve_on_its_disk(node: PreparedNode, stop: &StopRequest) -> Result<(), Failure> {
     match node.config.durability {
         Durability::None => {
             let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
@@ -73,16 +73,16 @@ pub(crate) fn serve_on_its_disk(node: Prepared, stop: &StopRequest) -> Result<()
     }
 }
 
-fn trouble_of(error: &NetFault) -> ErrorKind {
+fn error_kind(error: &NetFault) -> ErrorKind {
     if let NetFault::Listen(error) = error { error.kind() } else { ErrorKind::Other }
 }
 
-/// Why nobody can listen there, and what to do about it.
-fn listening(error: &NetFault) -> String {
-    let advice = match trouble_of(error) {
-        ErrorKind::AddrInUse => "stop what uses it, or choose another address",
+/// Returns the reason why the node cannot listen on an address, with advice.
+fn listen_problem(error: &NetFault) -> String {
+    let advice = match error_kind(error) {
+        ErrorKind::AddrInUse => "stop the program that uses it, or choose another address",
         ErrorKind::AddrNotAvailable => {
-            "write an address of this machine, or 0.0.0.0 for all of them ([::] where they are of IPv6)"
+            "write an address of this machine, or 0.0.0.0 for all of them ([::] for IPv6)"
         }
         ErrorKind::PermissionDenied => {
             "choose a port from 1024 on, or start it with the right to use this one"
@@ -93,7 +93,7 @@ fn listening(error: &NetFault) -> String {
 }
 
 fn on_files(
-    node: Prepared,
+    node: PreparedNode,
     durability: quorate_storage::Durability,
     stop: &StopRequest,
 ) -> Result<(), Failure> {
@@ -103,9 +103,9 @@ fn on_files(
     serve(node, disk, mode, stop)
 }
 
-fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String, stop: &StopRequest) -> Result<(), Failure> {
-    let Prepared { config, service, keys, folder, peers, clients } = node;
-    // Where nothing outlives the process, the folder is held and not asked.
+fn serve<D: Disk>(node: PreparedNode, disk: D, log_mode: String, stop: &StopRequest) -> Result<(), Failure> {
+    let PreparedNode { config, service, keys, folder, peers, clients } = node;
+    // If no data outlives the process, the folder stays locked and is not used.
     let (folder, _held) = match config.durability {
         Durability::None => (None, Some(folder)),
         Durability::Fsync | Durability::Os => (Some(folder), None),
@@ -127,12 +127,12 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String, stop: &StopRequest)
         config.listen_peers,
         config.listen_clients
     );
-    // A process that hears "ready" may ask the node to stop at once.
+    // The parent may request a stop as soon as it reads "ready".
     stop.begin();
     out::line(READY)?;
     match node.run(&mut || stop.signal().is_some()) {
         Ok(()) => {
-            // Nothing has to be finished: a promise is on disk before anybody hears of it.
+            // No work is left: a promise is durable before it is sent.
             tracing::info!("stopped on {}", stop.signal().unwrap_or("a signal"));
             Ok(())
         }
@@ -149,7 +149,7 @@ fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<
             committee: Arc::new(genesis.committee()),
             genesis: Arc::new(genesis.clone()),
             params: config.params(),
-            // Until its clock begins.
+            // The value until the clock starts.
             wall_offset_ns: wall_ns(),
             secret: fresh_secret(&keys.replica)?,
         },
@@ -162,8 +162,8 @@ fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<
     })
 }
 
-/// Another one each time: what peers heard before a restart that lost the disk must not tell them what comes after it. The
-/// key is in it too, for a machine whose randomness is poor.
+/// Returns a new secret for each opening. After a restart that lost the disk, peers must not predict values from those before
+/// it. The secret depends on the key too, for a machine with poor randomness.
 fn fresh_secret(key: &SigningKey) -> Result<Digest, Failure> {
     let fresh = keys::random().map_err(Failure::run)?;
     Ok(Digest(keyed_tag(&key.secret(&context::PROBE).0, &fresh)))
@@ -187,7 +187,7 @@ fn security(config: &NodeConfig, keys: &NodeKeys) -> Result<Security, Failure> {
 
 fn facts(config: &NodeConfig, log_mode: String) -> Facts {
     let cluster = &config.cluster;
-    // What is wrong with its parameters is said when the protocol is opened.
+    // The opening of the protocol reports wrong parameters.
     let bound = (cluster.entry.synchrony)(&config.params()).ok().flatten();
     Facts {
         protocol: cluster.entry.spec.name.to_string(),
@@ -202,26 +202,26 @@ fn facts(config: &NodeConfig, log_mode: String) -> Facts {
     }
 }
 
-/// Checks the parts of a configuration that only protocol and application can check: it opens a replica as the command
-/// does, on an empty disk in memory.
+/// Checks the parts of a configuration that only protocol and application can check: opens a replica on an empty disk in
+/// memory.
 ///
 /// # Errors
-/// A parameter that the protocol refuses, with its range, or anything else for which the node would not start.
-pub(crate) fn rehearse(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<(), Refused> {
-    let setup = host_setup(config, service, keys).map_err(Refused::Otherwise)?;
+/// A parameter that the protocol refuses, with its range, or another reason why the node would not start.
+pub(crate) fn rehearse(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<(), CannotStart> {
+    let setup = host_setup(config, service, keys).map_err(CannotStart::Other)?;
     runtime::rehearse(setup).map_err(|fault| match wrong_parameter(config, &fault) {
-        Some(error) => Refused::Parameter(error),
-        None => Refused::Otherwise(failure(config, &fault)),
+        Some(error) => CannotStart::Parameter(error),
+        None => CannotStart::Other(failure(config, &fault)),
     })
 }
 
-/// Why a node would not start.
+/// The reason why a node would not start.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum CannotStart {
     /// The protocol cannot use a parameter.
     Parameter(ConfigError),
-    /// Anything else.
-    Otherwise(Failure),
+    /// Another reason.
+    Other(Failure),
 }
 
 fn wrong_parameter(config: &NodeConfig, fault: &NodeFault) -> Option<ConfigError> {
@@ -233,7 +233,7 @@ fn wrong_parameter(config: &NodeConfig, fault: &NodeFault) -> Option<ConfigError
     }
 }
 
-/// Makes a failure of a fault. A parameter that only the protocol can refuse is still wrong configuration.
+/// Returns the failure for a fault. A parameter that the protocol refuses is wrong configuration.
 fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
     if let Some(error) = wrong_parameter(config, fault) {
         return error.into();
@@ -251,21 +251,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_cannot_be_listened_on_is_told_apart() {
+    fn advice_depends_on_the_problem_of_an_address() {
         for (kind, advice) in [
-            (ErrorKind::AddrInUse, "stop what uses it"),
+            (ErrorKind::AddrInUse, "stop the program that uses it"),
             (ErrorKind::AddrNotAvailable, "write an address of this machine"),
             (ErrorKind::PermissionDenied, "a port from 1024 on"),
             (ErrorKind::OutOfMemory, "choose another address"),
         ] {
-            let said = listening(&NetFault::Listen(kind.into()));
-            assert!(said.contains(advice), "{said}");
-            assert_eq!(said.contains("stop what uses it"), kind == ErrorKind::AddrInUse, "{said}");
+            let text = listen_problem(&NetFault::Listen(kind.into()));
+            assert!(text.contains(advice), "{text}");
+            assert_eq!(
+                text.contains("stop the program that uses it"),
+                kind == ErrorKind::AddrInUse,
+                "{text}"
+            );
         }
     }
 
     #[test]
-    fn each_opening_has_a_secret_of_its_own() {
+    fn each_opening_has_another_secret() {
         let key = SigningKey::from_seed(Scheme::Ed25519, [7; 32]);
         let [first, second] = [fresh_secret(&key).unwrap(), fresh_secret(&key).unwrap()];
         assert_ne!(first, second);

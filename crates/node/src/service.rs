@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use quorate_app::{Application, Kv};
 
-/// A service that can be replicated: how an application is made that nothing was applied to yet.
+/// A service that can be replicated: the constructor of its application.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
     open: fn() -> Box<dyn Application>,
@@ -13,39 +13,39 @@ impl Service {
     /// The key-value store.
     pub const KV: Self = Self::of::<Kv>();
 
-    /// The service of an application whose default is its first state, the same at every replica.
+    /// Returns the service of an application whose default is its first state, equal at every replica.
     #[must_use]
     pub const fn of<A: Application + Default + 'static>() -> Self {
         Self { open: || Box::new(A::default()) }
     }
 
-    /// An application in its first state.
+    /// Returns an application in its first state.
     #[must_use]
     pub fn open(&self) -> Box<dyn Application> {
         (self.open)()
     }
 
-    /// Name and version, as genesis has them.
+    /// Returns name and version, as genesis has them.
     #[must_use]
     pub fn name(&self) -> String {
         let application = self.open();
         format!("{} {}", application.name(), application.version())
     }
 
-    /// Path of the key of the client that is registered from the start, inside the folder of a cluster.
+    /// Returns the path, inside the folder of a cluster, of the key of the client that is registered from the start.
     #[must_use]
     pub fn client_key(&self) -> String {
         format!("clients/{}.key", self.open().name())
     }
 
-    /// Whether the application's name can be part of a path and is not taken.
+    /// Checks that the application's name can be part of a path and is not reserved.
     pub(crate) fn check_name(&self) -> Result<(), Failure> {
         let application = self.open();
         let name = application.name();
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.is_empty() || name == "admin" || !name.bytes().all(fits) {
             return Err(Failure::usage(format!(
-                "an application's name is made of a-z, 0-9 and -, and is not \"admin\"; {name:?} is not such a name"
+                "the application's name is {name:?}; expected a name of a-z, 0-9 and - other than \"admin\"; rename it"
             )));
         }
         Ok(())
@@ -89,12 +89,12 @@ mod tests {
         };
     }
     named!(Good, "lock-service2");
-    named!(Elsewhere, "../kv");
+    named!(OutsidePath, "../kv");
     named!(Admin, "admin");
     named!(Nameless, "");
 
     #[test]
-    fn service_is_known_by_its_application() {
+    fn service_has_the_name_of_its_application() {
         let good = Service::of::<Good>();
         assert_eq!(
             (good.name().as_str(), good.client_key().as_str()),
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn name_that_cannot_be_part_of_a_path_is_refused() {
-        for bad in [Service::of::<Elsewhere>(), Service::of::<Admin>(), Service::of::<Nameless>()] {
+        for bad in [Service::of::<OutsidePath>(), Service::of::<Admin>(), Service::of::<Nameless>()] {
             assert_eq!(bad.check_name().unwrap_err().code(), 2);
         }
     }

@@ -1,4 +1,4 @@
-//! Being asked to stop.
+//! Signals that request a stop.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Calls `act` each time the process is asked to stop (Ctrl-C, `kill`), on a thread of its own for each signal. From then
-/// on these signals do nothing else, also in the first process of a container.
+/// Calls `act` for each stop request (Ctrl-C, `kill`), on one thread for each signal. From then on these signals have no other
+/// effect, also in the first process of a container.
 ///
 /// # Errors
-/// When the system refuses.
+/// Fails when the system refuses.
 pub fn on_stop(act: impl FnMut() + Clone + Send + 'static) -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
         let (mut near, far) = UnixStream::pair()?;
@@ -28,8 +28,8 @@ pub fn on_stop(act: impl FnMut() + Clone + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process has been asked to stop, without a thread: for a loop that looks. Until [`StopRequest::begin`], and from
-/// the second signal on, the process ends at once with exit code 0.
+/// The stop request of the process, for a loop that checks it. Before [`StopRequest::begin`], and at the second signal, the
+/// process ends at once with exit code 0.
 #[derive(Clone, Debug)]
 pub struct StopRequest {
     signal: Arc<AtomicUsize>,
@@ -37,10 +37,10 @@ pub struct StopRequest {
 }
 
 impl StopRequest {
-    /// Begins to watch.
+    /// Registers for the signals.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn watch() -> io::Result<Self> {
         let watch = Self { signal: Arc::default(), at_once: Arc::new(AtomicBool::new(true)) };
         for (signal, number) in [(SIGINT, 1), (SIGTERM, 2)] {
@@ -51,12 +51,12 @@ impl StopRequest {
         Ok(watch)
     }
 
-    /// From now on somebody looks.
+    /// Declares that a loop checks the request from now on.
     pub fn begin(&self) {
         self.at_once.store(false, Ordering::SeqCst);
     }
 
-    /// The name of the signal, once there was one.
+    /// Returns the name of the signal that has arrived, if any.
     #[must_use]
     pub fn signal(&self) -> Option<&'static str> {
         match self.signal.load(Ordering::Relaxed) {

@@ -6,15 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// The number of writes.
 const WRITES: u64 = 1_000;
-/// A slow disk is known after fewer writes.
+/// The time after which fewer writes are enough: the disk is slow.
 const SPAN_MAX: Duration = Duration::from_secs(3);
 
-/// Measures 512-byte writes with a sync on the disk of `dir`: one time for each write. The file of 1 MiB that it writes to
-/// is removed.
+/// Measures 512-byte writes with a sync on the disk of `dir`, and returns the time of each. Removes its file of 1 MiB.
 ///
 /// # Errors
-/// When the folder cannot be written to.
+/// Fails when the folder cannot be written to.
 pub fn measure(dir: &Path) -> io::Result<Vec<Duration>> {
     let path = dir.join(format!(".quorate-machine-{}", std::process::id()));
     let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
@@ -24,7 +24,7 @@ pub fn measure(dir: &Path) -> io::Result<Vec<Duration>> {
     times
 }
 
-/// The file does not grow while it is measured.
+/// Measures the writes. The file does not grow meanwhile.
 fn write_and_sync(file: &File) -> io::Result<Vec<Duration>> {
     file.write_all_at(&vec![0; 1 << 20], 0)?;
     file.sync_all()?;

@@ -1,11 +1,11 @@
-//! Making clusters: keys, configuration, one formatted folder for each node. [`crate::layout`] names the files.
+//! The creation of clusters: keys, configuration, one formatted folder for each node. [`crate::layout`] names the files.
 
 use crate::config::{Applied, ClusterConfig, DiskLimits, Durability, NodeConfig, NodeKeys, Settings};
 use crate::exit::Failure;
 use crate::layout::{ADMIN_KEY, node_file, node_folder};
 use crate::ports::free_addresses;
 use crate::processes::{NotReady, Processes};
-use crate::serve::{Refused, rehearse};
+use crate::serve::{CannotStart, rehearse};
 use crate::service::Service;
 use quorate_client::cluster::LinkMode;
 use quorate_client::config::CLUSTER_FILE;
@@ -21,10 +21,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Time that nodes have until they serve.
+/// The time that nodes have until they serve.
 const START_PATIENCE: Duration = Duration::from_secs(20);
-/// Times that new ports are chosen at the start.
-const MOVES_MAX: u32 = 10;
+/// The largest number of times that a start chooses new ports.
+pub(crate) const MOVES_MAX: u32 = 10;
 
 /// The cluster to make.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Plan {
     pub service: Service,
     /// The protocol.
     pub entry: &'static Entry,
-    /// The addresses at which each replica is reached and listens; their number is n.
+    /// The addresses of each replica; their number is n.
     pub addresses: Vec<ReplicaAddresses>,
     /// The authentication of clients.
     pub client_auth: ClientAuth,
@@ -46,7 +46,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether nodes of such a cluster start only when told that this is meant.
+    /// Whether nodes of such a cluster start only with `--insecure`.
     #[must_use]
     pub fn is_insecure(&self) -> bool {
         self.client_auth == ClientAuth::None
@@ -55,20 +55,20 @@ impl Plan {
     }
 }
 
-/// A cluster that was just made.
+/// A new cluster.
 #[derive(Debug)]
 pub struct Testnet {
     dir: PathBuf,
     durability: Durability,
-    /// Its shared configuration.
+    /// The shared configuration.
     pub cluster: ClusterConfig,
-    /// The protocol's parameters that nodes may choose. All nodes have the same ones, at first those of the plan.
+    /// The parameters of the protocol that nodes may choose. All nodes have the same, at first those of the plan.
     pub params: toml::Table,
     disk: DiskLimits,
 }
 
-/// A cluster that is checked and not written yet: nodes would start with it.
-struct Draft {
+/// A checked cluster before its files are written.
+struct ClusterDraft {
     service: Service,
     durability: Durability,
     applied: Applied,
@@ -78,12 +78,12 @@ struct Draft {
     keys: Vec<NodeKeys>,
 }
 
-impl Draft {
-    /// Makes the keys, and checks the configuration as its nodes do: it is read from the text of its files, and a replica
-    /// is opened with it.
+impl ClusterDraft {
+    /// Makes the keys, and checks the configuration as its nodes do: reads it from the text of its files, and opens a
+    /// replica with it.
     ///
     /// # Errors
-    /// When no node would start, with the field and what was expected.
+    /// Fails when no node would start, with the field and the expected value.
     fn new(plan: &Plan) -> Result<Self, Failure> {
         let n = plan.addresses.len();
         if n == 0 || n > REPLICAS_MAX {
@@ -109,11 +109,11 @@ impl Draft {
             let chosen = (&self.applied.local_params, self.applied.disk);
             let node = node_config(&cluster, (id, *addresses), self.durability, chosen);
             let node = node.as_read().map_err(|error| refused(&error))?;
-            // What a protocol thinks of its parameters does not depend on the replica.
+            // The check of the parameters is the same for all replicas.
             let first = self.keys.first().filter(|_| id == ReplicaId(0));
             match first.map(|keys| rehearse(&node, self.service, keys)) {
-                Some(Err(Refused::Parameter(error))) => return Err(refused(&error)),
-                Some(Err(Refused::Otherwise(failure))) => return Err(failure),
+                Some(Err(CannotStart::Parameter(error))) => return Err(refused(&error)),
+                Some(Err(CannotStart::Other(failure))) => return Err(failure),
                 Some(Ok(())) | None => {}
             }
         }
@@ -140,13 +140,13 @@ impl Draft {
     }
 }
 
-/// Makes a failure of a mistake in a configuration that no file holds yet.
+/// Returns the failure for an error in a configuration that no file has yet.
 fn refused(error: &ConfigError) -> Failure {
     let option = if error.field.starts_with("replicas") { "--addresses" } else { "--set" };
     Failure::usage(format!("{option}: {}: {}", error.field, error.problem))
 }
 
-/// The configuration of a replica's node.
+/// Returns the configuration of a replica's node.
 fn node_config(
     cluster: &ClusterConfig,
     (id, listen): (ReplicaId, ReplicaAddresses),
@@ -160,21 +160,21 @@ fn node_config(
 }
 
 impl Testnet {
-    /// Makes a cluster in a folder that does not exist or is empty. `cluster.toml` is written last: where it
-    /// is, all is.
+    /// Makes a cluster in a folder that does not exist or is empty. `cluster.toml` is the last file: with it the cluster is
+    /// complete.
     ///
     /// # Errors
-    /// When the folder holds something, no node would start with this configuration, or the disk refuses. What was made is
-    /// removed.
+    /// Fails when the folder is not empty, no node would start with this configuration, or a file cannot be written. The files
+    /// made so far are removed.
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
         plan.service.check_name()?;
         let existed = dir.exists();
         if existed && !is_empty(dir)? {
             let problem =
-                "is not empty, and nothing is ever overwritten; choose another folder or remove this one";
+                "is not empty, and no file is ever overwritten; choose another folder or remove this one";
             return Err(Failure::usage(format!("{} {problem}", dir.display())));
         }
-        let draft = Draft::new(plan)?;
+        let draft = ClusterDraft::new(plan)?;
         let made = draft.write(dir);
         if made.is_err() {
             clean(dir, existed);
@@ -182,43 +182,43 @@ impl Testnet {
         made
     }
 
-    /// Returns a warning about such a cluster, if there is one: it tolerates no fault.
+    /// Returns a warning about a cluster that tolerates no fault.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let (entry, n) = (self.cluster.entry, self.cluster.n());
         let name = entry.spec.name;
         (self.cluster.genesis.f == 0).then(|| match entry.smallest(1) {
             least if least > n => format!(
-                "{name} with {n} replicas tolerates no faulty one; {least} are needed to tolerate one"
+                "{name} with {n} replicas tolerates no faulty replica; expected at least {least} replicas"
             ),
-            _ => format!("{name} with {n} replicas tolerates no faulty one"),
+            _ => format!("{name} with {n} replicas tolerates no faulty replica"),
         })
     }
 
-    /// The bound on delays that its protocol assumes, if it assumes one.
+    /// Returns the bound on delays that the protocol assumes, if any.
     ///
     /// # Errors
-    /// When the parameters of the protocol are wrong.
+    /// Fails when the parameters of the protocol are wrong.
     pub fn bound(&self) -> Result<Option<Synchrony>, Failure> {
         let mut params = self.cluster.params.clone();
         params.extend(self.params.clone());
         (self.cluster.entry.synchrony)(&params).map_err(Failure::usage)
     }
 
-    /// Gives the replicas other addresses: before the first start, when one of the ports turns out to be taken.
+    /// Gives the replicas other addresses, before the first start.
     ///
     /// # Errors
-    /// When the files cannot be written.
+    /// Fails when the files cannot be written.
     pub fn move_to(&mut self, addresses: Vec<ReplicaAddresses>) -> Result<(), Failure> {
         self.cluster.replicas = addresses;
         self.write()
     }
 
-    /// Starts all nodes of a cluster that was just made, and waits until they serve. A port that was free when it was
-    /// chosen can be taken since: then the cluster gets other ports.
+    /// Starts all nodes of a new cluster, and waits until they serve. If another program uses a port meanwhile, the cluster gets
+    /// other ports.
     ///
     /// # Errors
-    /// When a node does not serve, or ports are taken again and again.
+    /// Fails when a node does not serve, or ports are in use again and again.
     pub fn start(&mut self, nodes: &mut Processes) -> Result<(), Failure> {
         let ids = nodes.ids();
         let mut moves = 0;
@@ -236,10 +236,10 @@ impl Testnet {
         }
     }
 
-    /// Writes the configuration as it is now: before the first start.
+    /// Writes the present configuration, before the first start.
     ///
     /// # Errors
-    /// When the files cannot be written.
+    /// Fails when the files cannot be written.
     pub fn write(&self) -> Result<(), Failure> {
         for (id, addresses) in self.cluster.ids().zip(&self.cluster.replicas) {
             let node =
@@ -294,7 +294,7 @@ fn create_folder(path: &Path) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(failed(path))
 }
 
-/// Writes a file so that it is always there as a whole: the old one or the new one.
+/// Replaces a file atomically: after a crash the old or the new one is complete.
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let new = path.with_extension("new");
     let write = || {
@@ -306,9 +306,9 @@ fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     write().map_err(failed(path))
 }
 
-/// Removes what an attempt has left in a folder that was empty or not there before.
+/// Removes the files of a failed attempt from a folder that was empty or did not exist.
 fn clean(dir: &Path, existed: bool) {
-    // The attempt has failed already; its reason is worth more than this one's.
+    // The caller reports the failure of the attempt, which matters more than one of the removal.
     if !existed {
         let _ = fs::remove_dir_all(dir);
         return;

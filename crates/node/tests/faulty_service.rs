@@ -1,5 +1,5 @@
-//! A service with faults that only show when it is replicated: its state differs from process to process, or it panics.
-//! Four processes of this very program replicate it, and what they say of it names the fault.
+//! A service with faults that only replication shows: its state depends on the process, or it panics. Four processes of
+//! this test program replicate it, and their reports name the fault.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const FAULTY: Service = Service::of::<Faulty>();
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `count` counts; `draw` puts what differs from process to process into the state; `boom` panics.
+/// A counter. `count` counts, `draw` adds the id of the process, and `boom` panics.
 #[derive(Default)]
 struct Faulty(u64);
 
@@ -61,14 +61,14 @@ impl Application for Faulty {
 }
 
 fn main() -> ExitCode {
-    // What the clusters below start, as `up` would.
+    // The clusters start this program for each node, as `up` does.
     if std::env::args().nth(1).as_deref() == Some("node") {
         return quorate_node::main(FAULTY);
     }
     states_that_differ_are_an_alarm_at_the_first_checkpoint();
     println!("states_that_differ_are_an_alarm_at_the_first_checkpoint ... ok");
-    a_process_that_ends_is_reported_with_its_own_cause();
-    println!("a_process_that_ends_is_reported_with_its_own_cause ... ok");
+    process_that_ends_is_reported_with_its_own_cause();
+    println!("process_that_ends_is_reported_with_its_own_cause ... ok");
     ExitCode::SUCCESS
 }
 
@@ -79,7 +79,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Four replicas that serve.
+    /// Starts four replicas.
     fn start() -> Self {
         let plan = Plan {
             service: FAULTY,
@@ -103,7 +103,7 @@ impl Cluster {
         Client::connect(self.testnet.cluster.client_info(), key, options).unwrap()
     }
 
-    /// What `status` says of the alarms of each replica.
+    /// Returns the alarms in the status of each replica.
     fn alarms(&self) -> Vec<Vec<String>> {
         let answers = driver::status(self.testnet.cluster.client_info(), Duration::from_secs(5)).unwrap();
         let parsed = |answer: Result<String, String>| serde_json::from_str(&answer.ok()?).ok();
@@ -119,7 +119,7 @@ impl Cluster {
         fs::read_to_string(node_folder(self.folder.path(), id).join(LOG_FILE)).unwrap()
     }
 
-    /// The next process that ends, and how.
+    /// Returns the next replica whose process ends, and the report.
     fn next_end(&mut self) -> (ReplicaId, String) {
         let deadline = Instant::now().checked_add(PATIENCE);
         loop {
@@ -137,7 +137,7 @@ fn states_that_differ_are_an_alarm_at_the_first_checkpoint() {
     let mut client = cluster.client(Options::default());
     client.call(b"count").unwrap();
     assert_eq!(cluster.alarms(), vec![Vec::<String>::new(); 4], "nothing is wrong so far");
-    // Enough for the first checkpoint, and too few for the end of the window.
+    // The calls reach the first checkpoint, but not the end of the window.
     for _ in 0..130 {
         assert_eq!(client.call(b"draw").unwrap(), b"done");
     }
@@ -155,7 +155,7 @@ fn states_that_differ_are_an_alarm_at_the_first_checkpoint() {
     }
 }
 
-fn a_process_that_ends_is_reported_with_its_own_cause() {
+fn process_that_ends_is_reported_with_its_own_cause() {
     let mut cluster = Cluster::start();
     let killed = ReplicaId(3);
     let pid = i32::try_from(cluster.nodes.pid(killed).unwrap()).unwrap();
@@ -164,8 +164,8 @@ fn a_process_that_ends_is_reported_with_its_own_cause() {
     assert_eq!(id, killed);
     assert!(line.starts_with("node 3 has ended (signal 9, SIGKILL)"), "{line}");
 
-    // Whoever applies it ends, and again when all are started again: it was decided. One that ends may leave too few for the
-    // others to decide it.
+    // Each replica that applies the operation ends, also after a restart of all, because it was decided. After the first end too
+    // few replicas may be left to decide it.
     cluster.nodes.start(killed).unwrap();
     cluster.nodes.wait_ready(&[killed], PATIENCE).unwrap();
     let mut client = cluster.client(Options { timeout: Duration::from_secs(2), ..Options::default() });
@@ -173,14 +173,17 @@ fn a_process_that_ends_is_reported_with_its_own_cause() {
         let begin = format!("node {id} has ended (exit code 1): the application has panicked in apply at ");
         let place = line.strip_prefix(&begin).unwrap_or_else(|| panic!("{line}"));
         assert!(place.contains(", client ") && place.contains("of session "), "{line}");
-        let (place, said) = place.split_once(": nobody has thought of this").unwrap();
-        assert!(place.ends_with("operation 0: \"boom\"") && said.contains("building-a-service.md"), "{line}");
+        let (place, advice) = place.split_once(": nobody has thought of this").unwrap();
+        assert!(
+            place.ends_with("operation 0: \"boom\"") && advice.contains("building-a-service.md"),
+            "{line}"
+        );
         place.to_owned()
     };
     assert!(client.call(b"boom").is_err());
     let first = place(cluster.next_end());
     cluster.nodes.stop_all();
     cluster.nodes.start_all().unwrap();
-    assert!(client.call(b"count").is_err(), "nothing is executed after what cannot be");
+    assert!(client.call(b"count").is_err(), "no operation is executed after one that panics");
     assert_eq!(place(cluster.next_end()), first);
 }

@@ -1,13 +1,13 @@
-//! A service of one's own, replicated: the locks of `examples/application.rs`, on four processes of this very
-//! program, one of which is killed and comes back.
+//! A replicated service of another program: the locks of `examples/application.rs` on four processes of this test program.
+//! One of them is killed and recovers.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-#[allow(dead_code, unreachable_pub, reason = "its `main` is the one below")]
+#[allow(dead_code, unreachable_pub, reason = "its `main` is not used")]
 #[path = "../../../examples/application.rs"]
 mod application;
 
-#[allow(dead_code, unreachable_pub, reason = "a program of its own")]
+#[allow(dead_code, unreachable_pub, reason = "its `main` is not used")]
 #[path = "../../../examples/client.rs"]
 mod client;
 
@@ -28,12 +28,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// Set in the environment of a process of this program that serves the key-value store instead.
+/// The environment variable that lets a process of this program serve the key-value store.
 const AS_STORE: &str = "QUORATE_TEST_AS_STORE";
 const LOCKS: Service = Service::of::<OnMap<Locks>>();
 
 fn main() -> ExitCode {
-    // What the cluster below starts, as `up` would.
+    // The cluster starts this program for each node, as `up` does.
     if std::env::args().nth(1).is_some_and(|command| command == "node" || command == "call") {
         let is_store = std::env::var_os(AS_STORE).is_some();
         return quorate_node::main(if is_store { Service::KV } else { LOCKS });
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Four replicas that serve.
+/// Starts four replicas.
 fn start() -> (tempfile::TempDir, Testnet, Processes) {
     let plan = Plan {
         service: LOCKS,
@@ -73,7 +73,7 @@ fn start() -> (tempfile::TempDir, Testnet, Processes) {
     (folder, testnet, nodes)
 }
 
-/// The example of a client needs the cluster's folder and nothing else.
+/// The example of a client needs only the cluster's folder.
 fn client_takes_a_lock_and_gives_it_back(folder: &Path) {
     assert_eq!(client::run(folder).unwrap(), ["granted 1", "held 1", "released"]);
 }
@@ -85,14 +85,14 @@ fn call_asks_the_service_from_the_command_line(folder: &Path) {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (ran.status.code(), text(ran.stdout), text(ran.stderr))
     };
-    let said = |text: &str| (Some(0), text.to_owned(), String::new());
-    assert_eq!(call(&["acquire desk"]), said("granted 2\n"));
+    let printed = |text: &str| (Some(0), text.to_owned(), String::new());
+    assert_eq!(call(&["acquire desk"]), printed("granted 2\n"));
     let operation = folder.join("operation");
     std::fs::write(&operation, "look desk").unwrap();
-    assert_eq!(call(&["--file", operation.to_str().unwrap()]), said("held 2\n"));
+    assert_eq!(call(&["--file", operation.to_str().unwrap()]), printed("held 2\n"));
     let digits = quorate_types::digest::hex(b"release desk");
-    assert_eq!(call(&["--hex", &digits, "--json"]), said("{\"result\":\"released\"}\n"));
-    assert_eq!(call(&["look desk", "--out", "-"]), said("free"));
+    assert_eq!(call(&["--hex", &digits, "--json"]), printed("{\"result\":\"released\"}\n"));
+    assert_eq!(call(&["look desk", "--out", "-"]), printed("free"));
     let (code, out, error) = call(&["look desk", "--key", "/none.key"]);
     assert_eq!((code, out.as_str()), (Some(2), ""));
     assert!(error.starts_with("error: /none.key: ") && error.lines().count() == 1, "{error}");
@@ -116,7 +116,7 @@ fn locks_are_replicated(folder: &Path, testnet: &Testnet, nodes: &mut Processes)
     assert_eq!(ask(&mut ben, "acquire printer"), "granted 4");
     nodes.start(ReplicaId(3)).unwrap();
 
-    // The one that was away catches up, and all of them are in the same state.
+    // The restarted replica catches up, and all replicas have the same state.
     let deadline = Instant::now() + Duration::from_secs(30);
     let states = || -> Vec<(Value, Value)> {
         let answers = driver::status(info.clone(), Duration::from_secs(2)).unwrap();
@@ -139,10 +139,10 @@ fn program_of_another_service_is_refused(folder: &Path) {
     let program = std::env::current_exe().unwrap();
     let ran =
         Command::new(program).env(AS_STORE, "1").arg("node").arg("--config").arg(file).output().unwrap();
-    let said = String::from_utf8(ran.stderr).unwrap();
-    assert_eq!(ran.status.code(), Some(2), "{said}");
+    let error = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{error}");
     assert!(
-        said.contains("genesis.application: expected \"kv 1\"") && said.contains("\"locks 1\""),
-        "{said}"
+        error.contains("genesis.application: expected \"kv 1\"") && error.contains("\"locks 1\""),
+        "{error}"
     );
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 const CLIENT: ClientId = PublicKey([7; 32]);
 
-/// Everything that left a host.
+/// The outputs of a host.
 #[derive(Default)]
 struct Left {
     frames: Vec<(To, u8, Vec<u8>)>,
@@ -298,7 +298,7 @@ fn turn_executes_for_one_slice() {
 }
 
 /// If safety rests on a bound on delays, a liar must not make others late. Bad signatures are expensive to check.
-/// However many arrive, the others are heard in the same turn, and the rest waits for its own turns.
+/// A turn handles the messages of all other peers, for any number of bad signatures. The rest waits for later turns.
 #[test]
 fn flood_of_bad_signatures_delays_no_other_peer() {
     const FLOOD: usize = 3_000;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::application::Application;
 use proptest::prelude::*;
 
 const ROOMY: At = At {
@@ -54,7 +55,7 @@ fn compare_and_swap_needs_the_expected_value() {
         (cas(Some(b"a"), b"c"), KvResult::Mismatch, Some(b"b")),
     ] {
         assert_eq!(run(&mut store, &op), result, "{op:?}");
-        assert_eq!(store.map.get(b"k"), then.map(|v: &[u8; 1]| &v[..]), "after {op:?}");
+        assert_eq!(store.map().get(b"k"), then.map(|v: &[u8; 1]| &v[..]), "after {op:?}");
     }
 }
 
@@ -77,7 +78,7 @@ fn increment_changes_decimal_text() {
         assert_eq!(run(&mut store, &incr(by)), KvResult::Error(error), "{value:?}");
         assert_eq!(run(&mut store, &get(b"n")), KvResult::Value(value.as_bytes().to_vec()), "unchanged");
     }
-    store.map.insert(b"n", &[0xff, 0xfe]);
+    run(&mut store, &KvOp::Put { key: b"n", value: &[0xff, 0xfe] });
     assert_eq!(run(&mut store, &incr(1)), KvResult::Error(KvError::NotANumber));
 }
 

@@ -1,18 +1,18 @@
-//! Addresses that are dialled or listened on: unusable ones, and equal ones.
+//! Checks of addresses: unusable ones, and equal ones.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The use of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Use {
+pub enum AddressUse {
     /// Other machines dial it.
     Dial,
     /// A node listens on it.
     Listen,
 }
 
-impl Use {
-    /// The expectation on such an address, in words.
+impl AddressUse {
+    /// Describes an address of this use.
     #[must_use]
     pub fn expected(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Use {
     }
 }
 
-/// Returns a value that is equal for two addresses of the same socket, however they are written.
+/// Returns a value that is equal for all written forms of one address.
 #[must_use]
 pub fn identity(address: &SocketAddr) -> (IpAddr, u16, u32) {
     let scope = if let SocketAddr::V6(address) = address { address.scope_id() } else { 0 };
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unusable_addresses_are_told_apart_by_use() {
+    fn unusable_addresses_depend_on_the_use() {
         for (text, dial, listen) in [
             ("127.0.0.1:4000", true, true),
             ("[::1]:4000", true, true),
@@ -63,7 +63,11 @@ mod tests {
             ("0.0.0.0:0", false, false),
         ] {
             let address = text.parse().unwrap();
-            assert_eq!((Use::Dial.suits(&address), Use::Listen.suits(&address)), (dial, listen), "{text}");
+            assert_eq!(
+                (AddressUse::Dial.suits(&address), AddressUse::Listen.suits(&address)),
+                (dial, listen),
+                "{text}"
+            );
         }
     }
 

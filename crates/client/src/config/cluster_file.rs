@@ -4,7 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "reads configuration files")]
 
-use super::addresses::{Use, identity};
+use super::addresses::{AddressUse, identity};
 use super::error::ConfigError;
 use super::fields::{
     ADDRESS_CLIENTS, ADMIN, APPLICATION, AUTH, BLOCK_BUNDLES, BLOCK_BYTES, BLOCK_REQUESTS, BUNDLE_BYTES,
@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Name of the file that all nodes and clients share.
+/// The name of the file that all nodes and clients share.
 pub const CLUSTER_FILE: &str = "cluster.toml";
 
-/// All ways of client authentication, with their names.
+/// The ways of client authentication, with their names.
 pub const CLIENT_AUTH_NAMES: [(&str, ClientAuth); 2] =
     [("signature", ClientAuth::Signature), ("none", ClientAuth::None)];
 
@@ -59,7 +59,7 @@ pub trait Protocols {
     /// Fails when there is no such protocol.
     fn take(&self, genesis: &mut Section<'_>) -> Result<(ProtocolId, Self::Protocol), ConfigError>;
 
-    /// Takes the protocol's shared parameters out of the file, as text in one form, with the line of each.
+    /// Takes the protocol's shared parameters out of the file. Returns their canonical text, and the line of each.
     ///
     /// # Errors
     /// Fails when they do not suit the protocol.
@@ -71,7 +71,7 @@ pub trait Protocols {
     ) -> Result<(String, BTreeMap<String, usize>), ConfigError>;
 }
 
-/// The protocols of a program that knows none: it accepts every name, and takes parameters as they are.
+/// The protocols of a program without a registry: it accepts every name and all parameters.
 struct AnyProtocol;
 
 impl Protocols for AnyProtocol {
@@ -112,7 +112,7 @@ fn is_name(text: &str) -> bool {
 }
 
 impl ClusterFile {
-    /// Reads and checks a `cluster.toml`, whatever protocol it names.
+    /// Reads and checks a `cluster.toml` with any protocol.
     ///
     /// # Errors
     /// Fails with the first thing that is wrong.
@@ -148,7 +148,7 @@ impl ClusterFile {
         Ok((file, protocol))
     }
 
-    /// The cluster as a client sees it.
+    /// Returns the cluster as a client sees it.
     #[must_use]
     pub fn info(&self) -> ClusterInfo {
         ClusterInfo::at(&self.genesis, self.links, self.replicas.iter().map(|replica| replica.clients))
@@ -166,7 +166,7 @@ impl ClusterFile {
         for (index, member) in genesis.members.iter().enumerate() {
             for (name, key) in [(SIGN.name, member.sign), (LINK.name, member.link)] {
                 if !keys.insert(key) {
-                    let problem = "this key stands at another place of the list already; every replica has two keys of its own";
+                    let problem = "this key is at another place of the list too; expected two distinct keys for each replica; correct one of them";
                     return Err(self.origin.error(&format!("{REPLICAS}[{index}].{name}"), problem));
                 }
             }
@@ -182,7 +182,7 @@ impl ClusterFile {
                 let field = format!("{REPLICAS}[{index}].{name}");
                 if let Some(other) = taken.get(&identity(&address)) {
                     let problem = format!(
-                        "{address} is {other} already; every replica has an address of its own for peers, and one for clients"
+                        "{address} is {other} already; expected distinct addresses for peers and for clients of each replica; correct one of them"
                     );
                     return Err(self.origin.error(&field, problem));
                 }
@@ -194,7 +194,7 @@ impl ClusterFile {
 }
 
 impl ClusterInfo {
-    /// Reads the cluster from `cluster.toml`, named by its path or by the path of its folder. No read is asked again,
+    /// Reads the cluster from `cluster.toml`, named by its path or by the path of its folder. No read is sent again,
     /// unless the caller sets [`ClusterInfo::ask_again`].
     ///
     /// # Errors
@@ -238,7 +238,7 @@ fn read_genesis(section: &mut Section<'_>, protocol: ProtocolId) -> Result<Genes
             },
         )?,
         salt: section.bytes32(&SALT)?,
-        // These stand at other places of the file.
+        // The values of other places of the file follow.
         members: Vec::new(),
         params: String::new(),
     })
@@ -250,8 +250,8 @@ fn read_replica(section: &mut Section<'_>, index: usize) -> Result<(Member, Repl
     section.value(&ID, &expected, |value| (value.as_integer()?.as_str() == index).then_some(()))?;
     let member = Member { sign: section.key(&SIGN)?, link: section.key(&LINK)? };
     let addresses = ReplicaAddresses {
-        peers: section.address(&PEERS, Use::Dial)?,
-        clients: section.address(&ADDRESS_CLIENTS, Use::Dial)?,
+        peers: section.address(&PEERS, AddressUse::Dial)?,
+        clients: section.address(&ADDRESS_CLIENTS, AddressUse::Dial)?,
     };
     Ok((member, addresses))
 }

@@ -1,8 +1,8 @@
-//! The one error of configuration files.
+//! The error of configuration files.
 
 use std::path::{Path, PathBuf};
 
-/// The first thing that is wrong with a configuration file, as one line.
+/// The first problem of a configuration file, as one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}: {field}: {problem}", place(.file, *.line))]
 pub struct ConfigError {
@@ -10,7 +10,7 @@ pub struct ConfigError {
     pub file: PathBuf,
     /// The line, from 1; `None` for the file as a whole.
     pub line: Option<usize>,
-    /// The field, with the tables that it stands in: `genesis.f`.
+    /// The field with the path of its table: `genesis.f`.
     pub field: String,
     /// The problem, the expected value, and what to do.
     pub problem: String,

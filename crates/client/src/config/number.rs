@@ -1,9 +1,9 @@
-//! Sizes in bytes as people write them: `"64MiB"`.
+//! Sizes in bytes as text: `"64MiB"`.
 
 const UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads a number of bytes such as `64MiB` or `1 GiB`. `None` when the text is no whole size, or has more than 64 bits.
+/// Reads a number of bytes such as `64MiB` or `1 GiB`. Returns `None` if the text is no whole size, or has more than 64 bits.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let (digits, unit) = UNITS

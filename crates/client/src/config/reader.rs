@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "reads configuration files")]
 
-use super::addresses::Use;
+use super::addresses::AddressUse;
 use super::error::ConfigError;
 use super::number::{parse_size, show_size};
 use quorate_types::PublicKey;
@@ -51,7 +51,7 @@ impl Change {
     }
 }
 
-/// The line on which each field of a file stands.
+/// The line of each field of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     file: PathBuf,
@@ -69,11 +69,11 @@ impl Origin {
         }
     }
 
-    /// Resolves a path that stands in the file: a relative path begins at the folder of the file.
+    /// Resolves a path of the file: a relative path begins at the folder of the file.
     pub fn resolve(&self, path: &Path) -> PathBuf {
         let mut folder = self.file.parent().unwrap_or(Path::new("")).to_owned();
         let mut rest = path;
-        // Shorter to read in messages. Behind a symbolic link `..` means something else.
+        // Messages show the shorter path. Behind a symbolic link `..` has another meaning.
         while let Ok(shorter) = rest.strip_prefix("..")
             && folder.file_name().is_some()
             && !folder.is_symlink()
@@ -87,12 +87,6 @@ impl Origin {
     /// Adds the lines of further fields.
     pub fn add(&mut self, lines: BTreeMap<String, usize>) {
         self.lines.extend(lines);
-    }
-
-    /// The file.
-    #[must_use]
-    pub fn file(&self) -> &Path {
-        &self.file
     }
 }
 
@@ -118,19 +112,19 @@ impl Source {
         Ok(Self { file: file.to_owned(), text })
     }
 
-    /// A text that stands in no file; errors call it `file`.
+    /// Returns a text without a file; errors name it `file`.
     #[must_use]
     pub fn of(file: &str, text: &str) -> Self {
         Self { file: file.into(), text: text.to_owned() }
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// An origin without fields yet.
+    /// Returns an origin without fields.
     #[must_use]
     pub fn origin(&self) -> Origin {
         Origin { file: self.file.clone(), lines: BTreeMap::new() }
@@ -174,7 +168,7 @@ impl Source {
     }
 }
 
-/// One table of a file. Fields are taken out of it; a field that is left at the end is unknown.
+/// One table of a file. The reader takes fields out of it; a field that remains at the end is unknown.
 #[derive(Debug)]
 pub struct Section<'s> {
     source: &'s Source,
@@ -223,7 +217,7 @@ impl<'s> Section<'s> {
         self.source.error(at, &self.full_name(name), problem)
     }
 
-    /// Takes a value that `read` understands.
+    /// Takes a value that `read` accepts.
     ///
     /// # Errors
     /// Fails when the field is missing or holds another value.
@@ -289,7 +283,7 @@ impl<'s> Section<'s> {
     ///
     /// # Errors
     /// As [`Section::value`].
-    pub fn address(&mut self, field: &Field, usage: Use) -> Result<SocketAddr, ConfigError> {
+    pub fn address(&mut self, field: &Field, usage: AddressUse) -> Result<SocketAddr, ConfigError> {
         self.value(field, usage.expected(), |value| {
             value.as_str()?.parse().ok().filter(|address| usage.suits(address))
         })
@@ -383,7 +377,7 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Names of the fields that are left, for a table whose fields are known at run time only.
+    /// Returns the names of the remaining fields, for a table whose fields are known at run time only.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.table.keys().map(|key| key.get_ref().to_string()).collect()
@@ -412,7 +406,7 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Makes an error about a field that was not taken out, or about the table where there is no such field.
+    /// Returns an error about a remaining field, or about the table if it has no such field.
     #[must_use]
     pub fn error_at(&self, name: &str, problem: impl Into<String>) -> ConfigError {
         let at = self.table.get_key_value(name).map_or(self.at, |(key, _)| key.span().start);
@@ -429,8 +423,7 @@ pub fn hex32(text: &str) -> Option<[u8; 32]> {
     <[u8; 32]>::try_from(from_hex(text)?).ok()
 }
 
-/// Reads a key that signatures can be verified with. Small-order and other unsound keys are refused here, where the line
-/// can be named.
+/// Reads a key that verifies signatures. It refuses small-order and other unsound keys, because the reader can name the line.
 #[must_use]
 pub fn read_key(text: &str) -> Option<PublicKey> {
     let key = PublicKey(hex32(text)?);

@@ -169,7 +169,7 @@ fn a_cluster_serves_survives_a_death_and_continues_after_a_stop() {
     place.says(&["del", "words"], "ok\n");
     place.says(&["del", "words"], "ok\n");
     place.says(&["cas", "a", "1", "2"], "ok\n");
-    place.denies(&["cas", "a", "1", "3"], "the key \"a\" has not the expected value: nothing was changed");
+    place.denies(&["cas", "a", "1", "3"], "the key \"a\" does not have the expected value: nothing was changed");
     place.denies(&["cas", "--absent", "a", "3"], "the key \"a\" has a value: nothing was changed");
     bytes_come_back_as_they_went(&place);
     place.says(&["cas", "--absent", "b", "5"], "ok\n");
@@ -269,7 +269,7 @@ fn flags_that_contradict_the_folder_are_refused() {
         ("--client-auth", "none", "signature"),
     ] {
         let ran = quorate(&["up", "--dir", dir.to_str().unwrap(), flag, value]);
-        ran.refuses(flag, &[&format!("{flag} {value} contradicts"), &format!("which says {says}")]);
+        ran.refuses(flag, &[&format!("{flag} {value} conflicts with"), &format!("which has {says}")]);
     }
 }
 

@@ -378,7 +378,7 @@ fn a_cluster_that_is_made_can_be_odd() {
     assert_eq!(made.code, Some(0));
     assert_eq!(
         made.err.trim_end(),
-        "warning: pbft with 3 replicas tolerates no faulty one; 4 are needed to tolerate one"
+        "warning: pbft with 3 replicas tolerates no faulty replica; expected at least 4 replicas"
     );
     assert!(fs::read_to_string(dir.join("node2/node.toml")).unwrap().contains("keep_bytes = \"64MiB\""));
     // The example of the help.

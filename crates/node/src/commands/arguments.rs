@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Reads the path of a cluster's file; the command line names the file or its folder.
 ///
 /// # Errors
-/// Never: a missing file is reported when it is read.
+/// Never fails: the reader of the file reports a missing file.
 pub fn cluster_file(text: &str) -> Result<PathBuf, Infallible> {
     let path = PathBuf::from(text);
     Ok(if path.is_dir() { path.join(CLUSTER_FILE) } else { path })
@@ -18,7 +18,7 @@ pub fn cluster_file(text: &str) -> Result<PathBuf, Infallible> {
 /// Refuses options that would have no effect.
 ///
 /// # Errors
-/// When one of them is given; `why` is the reason.
+/// Fails when one of them is given; `why` is the reason.
 pub fn refuse(options: &[(&str, bool)], why: &str) -> Result<(), Failure> {
     match options.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(Failure::usage(format!("{name} would do nothing: {why}"))),
@@ -29,13 +29,15 @@ pub fn refuse(options: &[(&str, bool)], why: &str) -> Result<(), Failure> {
 /// Checks that a cluster of n replicas tolerates a fault: without one there is nothing to test.
 ///
 /// # Errors
-/// When it tolerates none; the error names the smallest n that does.
+/// Fails when it tolerates none; the error names the smallest n that does.
 pub fn tolerates_one(entry: &Entry, n: usize) -> Result<(), Failure> {
     if (entry.spec.faults)(n) > 0 {
         return Ok(());
     }
     let (name, least) = (entry.spec.name, entry.smallest(1));
-    Err(Failure::usage(format!("--n {n}: {name} tolerates no fault with so few; expected at least {least}")))
+    Err(Failure::usage(format!(
+        "--n {n}: {name} tolerates no fault with so few replicas; expected at least {least}"
+    )))
 }
 
 #[cfg(test)]

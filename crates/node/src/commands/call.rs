@@ -1,20 +1,17 @@
-//! `call`: one operation for the service, from the command line. The cluster orders it, and f + 1 replicas report its result.
+//! `quorate call`: sends one operation to the service. The cluster orders it, and f + 1 replicas report its result.
 
-use super::arguments::cluster_file;
-use super::escape::{escaped, text};
+use super::client::{ClientArgs, put_result};
+use super::escape::text;
 use super::input::ByteReader;
-use crate::config::{ClusterConfig, parse_seconds};
 use crate::exit::Failure;
 use crate::out;
 use crate::service::Service;
-use quorate_client::driver::{Client, ClientError, Options};
-use quorate_client::{Fate, keys};
+use quorate_client::driver::ClientError;
 use quorate_types::digest::from_hex;
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Read};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::io::Read;
+use std::path::PathBuf;
 
 /// The operation, and the cluster that it is for.
 #[derive(Debug, clap::Args)]
@@ -28,20 +25,12 @@ pub struct Args {
     /// The operation in hexadecimal digits
     #[arg(long, value_name = "DIGITS")]
     hex: Option<String>,
-    /// Write the result to this file, byte for byte; `-`: to standard output, without a line break behind it
+    /// Write the result to this file, byte for byte; `-`: to standard output, without a line break after it
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     out: Option<PathBuf>,
-    /// The cluster's file, or its folder
-    #[arg(long, value_name = "FILE", default_value = "cluster.toml", value_parser = cluster_file)]
-    cluster: PathBuf,
-    /// Private key of a registered client [default: the key in the folder clients beside cluster.toml that is named after
-    /// the service]
-    #[arg(long = "key", value_name = "FILE")]
-    key_file: Option<PathBuf>,
-    /// Time to wait for the result: 30 (seconds), 500ms, 2m
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_seconds)]
-    timeout: Duration,
-    /// One JSON object instead of text: `{"result": TEXT}`, with `{"hex": DIGITS}` for a result that is no text
+    #[command(flatten)]
+    client: ClientArgs,
+    /// One JSON object instead of text: `{"result": TEXT}`, with `{"hex": DIGITS}` in the place of a TEXT that is not UTF-8
     #[arg(long)]
     json: bool,
 }
@@ -49,30 +38,18 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When the configuration, the key or the operation is wrong, or the cluster gives no result in time.
+/// Fails when the configuration, the key or the operation is wrong, or the cluster gives no result in time.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
-    let cluster = ClusterConfig::load(&args.cluster)?;
-    cluster.check_service(service)?;
+    let cluster = args.client.cluster(service)?;
     let operation = args.operation(cluster.genesis.bodies.request_bytes_max, &mut std::io::stdin())?;
-    let default_key = || args.cluster.parent().unwrap_or(Path::new("")).join(service.client_key());
-    let key = args.key_file.clone().unwrap_or_else(default_key);
-    let key = keys::read_private(&key).map_err(Failure::usage)?;
-    let is_watched = std::io::stderr().is_terminal();
-    let waiting: Option<fn(&str)> = if is_watched { Some(|text| eprintln!("{text}")) } else { None };
-    let options = Options { timeout: args.timeout, waiting, ..Options::default() };
-    let mut client = Client::connect(cluster.client_info(), key, options).map_err(Failure::run)?;
+    let mut client = args.client.connect(&cluster, service)?;
     let result = client.call(&operation).map_err(|error| without_result(&error))?;
     args.print(&result)
 }
 
-/// The reason why there is no result, and its meaning for the operation.
+/// Returns the reason why there is no result, with advice if the operation may still be executed.
 fn without_result(error: &ClientError) -> Failure {
-    let is_unknown = match error {
-        ClientError::Timeout { fate, .. } => *fate == Fate::Unknown,
-        ClientError::Failed(why) => why.fate() == Fate::Unknown,
-        _ => false,
-    };
-    if is_unknown {
+    if error.is_fate_unknown() {
         return Failure::run(format!("{error}; ask the service for its state before you call again"));
     }
     Failure::run(error)
@@ -89,14 +66,10 @@ impl Args {
     }
 
     fn print(&self, result: &[u8]) -> Result<(), Failure> {
-        match &self.out {
-            _ if self.json => out::json(&json!({ "result": text(result) })),
-            Some(file) if file != Path::new("-") => std::fs::write(file, result)
-                .map_err(|error| Failure::run(format!("{}: {error}", file.display()))),
-            Some(_) => out::bytes(result),
-            None if std::io::stdout().is_terminal() => out::line(escaped(result)),
-            None => out::bytes(&[result, b"\n".as_slice()].concat()),
+        if self.json {
+            return out::json(&json!({ "result": text(result) }));
         }
+        put_result(result, self.out.as_deref())
     }
 }
 

@@ -1,8 +1,8 @@
 //! A proposal of Δ for a new cluster, from measurements before it runs: `quorate testnet` prints it where the protocol
 //! assumes a bound on delays.
 //!
-//! Δ runs from handler to handler. Three hops have to fit into it (a header, the question for its body, the answer), and
-//! the sync of a disk; and twice as much makes it, so that a round trip that the guard measures fits as well.
+//! Δ is the time from handler to handler. It contains three hops (a header, the request for its body, the answer) and the sync
+//! of a disk. The proposal is twice that time, so that Δ covers a round trip that the guard measures.
 
 use crate::exit::Failure;
 use crate::sync_times;
@@ -13,39 +13,39 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Connections to each address; the slowest counts.
+/// The number of connections to each address; the slowest counts.
 const TRIES: usize = 5;
-/// An address that does not answer within this time is left out.
+/// The time after which an address without an answer is left out.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Δ is proposed in steps of this many milliseconds, and never below twice as much.
+/// The proposed Δ is a multiple of this many milliseconds, and at least twice as large.
 const STEP_MS: u128 = 5;
 
 /// The measurements.
-struct Measured {
-    /// The slowest round trip, and to whom.
+struct DelayMeasurements {
+    /// The slowest round trip, with its address.
     round_trip: Option<(IpAddr, Duration)>,
-    /// Addresses that did not answer.
+    /// The addresses without an answer.
     silent: Vec<IpAddr>,
     /// The slowest sync.
     sync: Duration,
 }
 
-/// Lines about the cluster's Δ, each with whether it is a warning; none where its protocol assumes no bound.
+/// Returns lines about the cluster's Δ, and whether each is a warning. There is none if the protocol assumes no bound.
 ///
 /// # Errors
-/// When its folder cannot be written to.
+/// Fails when the folder cannot be written to.
 pub(super) fn advice(testnet: &Testnet, dir: &Path) -> Result<Vec<(bool, String)>, Failure> {
     let cluster = &testnet.cluster;
     let Some(bound) = testnet.bound()? else {
         return Ok(Vec::new());
     };
-    // Replicas on one machine answer alike, whatever their ports.
+    // Replicas on one machine have the same delays.
     let addresses: BTreeMap<IpAddr, SocketAddr> =
         cluster.replicas.iter().map(|replica| (replica.peers.ip(), replica.peers)).collect();
     let sync = sync_times::measure(dir)
         .map_err(|error| Failure::run(format!("cannot measure the disk of {}: {error}", dir.display())))?;
     let sync = sync.into_iter().max().unwrap_or_default();
-    let mut measured = Measured { round_trip: None, silent: Vec::new(), sync };
+    let mut measured = DelayMeasurements { round_trip: None, silent: Vec::new(), sync };
     for (ip, address) in addresses {
         match slowest(address) {
             Some(took) if measured.round_trip.is_none_or(|(_, most)| took > most) => {
@@ -58,7 +58,7 @@ pub(super) fn advice(testnet: &Testnet, dir: &Path) -> Result<Vec<(bool, String)
     Ok(measured.lines(bound.delta_ns))
 }
 
-impl Measured {
+impl DelayMeasurements {
     fn lines(&self, delta_ns: u64) -> Vec<(bool, String)> {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let delta = Duration::from_nanos(delta_ns);
@@ -70,7 +70,7 @@ impl Measured {
         let mut lines = vec![(
             false,
             format!(
-                "delta_ms = {}, proposed {proposed}: seen from here, {round_trip}, slowest sync {:.2} ms",
+                "delta_ms = {}, proposed {proposed}: measured from this machine: {round_trip}, slowest sync {:.2} ms",
                 ms(delta),
                 ms(self.sync)
             ),
@@ -83,23 +83,26 @@ impl Measured {
             let problem = "the cluster would not be safe whenever a message takes longer";
             lines.push((
                 true,
-                format!("delta_ms = {} is too small here: {problem}; --set delta_ms={proposed}", ms(delta)),
+                format!(
+                    "delta_ms = {} is too small for these delays: {problem}; use --set delta_ms={proposed}",
+                    ms(delta)
+                ),
             ));
         }
         lines
     }
 }
 
-/// Twice three hops and a sync, in milliseconds.
+/// Returns twice the time of three hops and a sync, in milliseconds.
 fn proposed_ms(round_trip: Duration, sync: Duration) -> u128 {
     let ns = round_trip.as_nanos().saturating_mul(3).saturating_add(sync.as_nanos().saturating_mul(2));
     let steps = ns.div_ceil(STEP_MS.saturating_mul(1_000_000));
     steps.max(2).saturating_mul(STEP_MS)
 }
 
-/// The slowest of a few round trips to an address; `None` where one is not answered.
+/// Returns the slowest of a few round trips to an address; `None` if one has no answer.
 fn slowest(address: SocketAddr) -> Option<Duration> {
-    // Nobody listens yet; on this machine somebody can.
+    // The replica does not listen yet. On this machine a listener can stand in.
     let own = address.ip().is_loopback().then(|| TcpListener::bind((address.ip(), 0)).ok()).flatten();
     let address = own.as_ref().and_then(|own| own.local_addr().ok()).unwrap_or(address);
     let mut most = Duration::ZERO;
@@ -113,7 +116,7 @@ fn slowest(address: SocketAddr) -> Option<Duration> {
     Some(most)
 }
 
-/// Whether a machine has answered: to refuse a connection is one.
+/// Whether a machine has answered: a refused connection is an answer.
 fn is_answer(connected: &io::Result<TcpStream>) -> bool {
     connected.as_ref().map_or_else(|error| error.kind() == ErrorKind::ConnectionRefused, |_| true)
 }
@@ -129,7 +132,7 @@ mod tests {
     use quorate_types::ClientAuth;
 
     #[test]
-    fn three_hops_and_a_sync_fit_in_twice() {
+    fn proposal_is_twice_three_hops_and_a_sync() {
         for (round_trip_us, sync_us, proposed) in [
             (0, 0, 10),
             (2_000, 2_000, 10),
@@ -144,15 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn a_small_delta_is_warned_of() {
+    fn small_delta_has_a_warning() {
         let ip = IpAddr::from([10, 0, 0, 7]);
-        let measured = Measured {
+        let measured = DelayMeasurements {
             round_trip: Some((ip, Duration::from_millis(4))),
             silent: vec![IpAddr::from([10, 0, 0, 8])],
             sync: Duration::from_millis(5),
         };
         let lines = measured.lines(25_000_000);
-        let first = "delta_ms = 25, proposed 25: seen from here, slowest round trip 4.00 ms to 10.0.0.7, slowest sync 5.00 ms";
+        let first = "delta_ms = 25, proposed 25: measured from this machine: slowest round trip 4.00 ms to 10.0.0.7, slowest sync 5.00 ms";
         assert_eq!(lines[0], (false, first.to_owned()));
         assert_eq!(lines[1], (true, "no answer from 10.0.0.8: left out of the proposal".to_owned()));
         assert_eq!(lines.len(), 2);
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_measured_although_nobody_listens() {
+    fn this_machine_is_measured_without_a_listener() {
         let took = slowest("127.0.0.1:9".parse().unwrap()).unwrap();
         assert!(!took.is_zero() && took < PATIENCE);
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_protocols_with_a_bound_are_measured() {
+    fn delays_are_measured_only_for_protocols_with_a_bound() {
         let folder = tempfile::tempdir().unwrap();
         for (name, set, lines) in [("pbft", &[][..], 0), ("sync-hotstuff", &["delta_ms=1"], 2)] {
             let entry = quorate_protocols::find(name).unwrap();

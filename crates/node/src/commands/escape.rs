@@ -1,11 +1,11 @@
-//! Bytes as text: escaped for people, exact for programs.
+//! Bytes as text, escaped for people and exact for programs.
 
 use quorate_types::digest::hex;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Returns text that no terminal obeys, and that differs for different bytes: `\\`, `\n`, `\r`, `\t`, `\xHH` for each byte
-/// that is no text, and `\u{H}` for a character that is not visible as itself.
+/// Returns text without control characters for terminals, different for different bytes: `\\`, `\n`, `\r`, `\t`, `\xHH` for each byte
+/// that is no text, and `\u{H}` for an invisible character.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -28,7 +28,7 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// Characters that control a terminal, or the order in which it shows others.
+/// Whether a character controls a terminal, or the order in which it shows others.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -61,7 +61,7 @@ mod tests {
         }
         let all: std::collections::BTreeSet<String> =
             (0..=u16::MAX).map(|pair| escaped(&pair.to_be_bytes())).collect();
-        assert_eq!(all.len(), 1 << 16, "no two pairs of bytes look alike");
+        assert_eq!(all.len(), 1 << 16, "no two pairs of bytes have one text");
         assert!(all.iter().all(|text| !text.chars().any(char::is_control)));
     }
 }

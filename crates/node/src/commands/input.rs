@@ -1,4 +1,4 @@
-//! Bytes as a command line gives them: as a word, from a file, or from standard input.
+//! Bytes from the command line, from a file, or from standard input.
 
 use crate::exit::Failure;
 use std::ffi::OsStr;
@@ -7,15 +7,15 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// A reader of byte strings: from the command line, from files and from standard input.
+/// A reader of byte strings.
 pub(super) struct ByteReader<'a> {
     limit: u32,
-    /// `None` once it was read.
+    /// `None` after it was read.
     stdin: Option<&'a mut dyn Read>,
 }
 
 impl<'a> ByteReader<'a> {
-    /// A reader that refuses more than `limit` bytes.
+    /// Returns a reader that refuses more than `limit` bytes.
     pub(super) fn new(limit: u32, stdin: &'a mut dyn Read) -> Self {
         Self { limit, stdin: Some(stdin) }
     }
@@ -23,7 +23,7 @@ impl<'a> ByteReader<'a> {
     /// Reads a word, or a file; `-` is standard input.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds too many bytes.
+    /// Fails when the file cannot be read, or has too many bytes.
     pub(super) fn take(&mut self, word: Option<&OsStr>, file: Option<&Path>) -> Result<Vec<u8>, Failure> {
         match (word, file) {
             (Some(word), None) if word == "-" => self.standard_input(),
@@ -45,7 +45,7 @@ impl<'a> ByteReader<'a> {
     }
 }
 
-/// Reads all bytes; input that the cluster would refuse is not read to its end.
+/// Reads all bytes, up to the first that the cluster would refuse.
 fn all_of(from: &mut dyn Read, limit: u32, name: &str) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = from.take(u64::from(limit).saturating_add(1)).read_to_end(&mut bytes);

@@ -1,42 +1,27 @@
-//! `quorate kv`: the client of the built-in key-value store. Each call is ordered by the cluster and believed
-//! when f + 1 replicas agree on its result. Exit code 3 where it was answered and the answer is no.
+//! `quorate kv`: the client of the built-in key-value store. The cluster orders each call. The client accepts a result that
+//! f + 1 replicas report. Exit code 3 means that the cluster has answered, and the answer is no.
 
 mod action;
 mod input;
 mod show;
 
-use super::arguments::cluster_file;
-use crate::config::{ClusterConfig, parse_seconds};
+use super::client::ClientArgs;
 use crate::exit::Failure;
-use crate::layout::KV_KEY;
 use crate::out;
 use crate::service::Service;
 use action::Action;
 use input::Inputs;
 use quorate_app::{KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
-use quorate_client::Fate;
-use quorate_client::driver::{Client, ClientError, Options};
-use quorate_client::keys;
+use quorate_client::driver::{Client, ClientError};
 use quorate_types::Wire as _;
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Which cluster, which key, and what to do.
+/// The cluster, the key, and the operation.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The cluster's shared configuration, or the folder that it is in
-    #[arg(long, value_name = "FILE", default_value = "cluster.toml", value_parser = cluster_file, global = true)]
-    cluster: PathBuf,
-    /// Private key of a registered client; more than four programs at once with one key wait for each other's replies
-    /// [default: clients/kv.key beside cluster.toml]
-    #[arg(long = "key", value_name = "FILE", global = true)]
-    key_file: Option<PathBuf>,
-    /// Time to wait for an answer: 30 (seconds), 500ms, 2m
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_seconds, global = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    client: ClientArgs,
     /// One JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
@@ -47,28 +32,22 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When the configuration or the key is wrong, or the cluster gives no answer.
+/// Fails when the configuration or the key is wrong, or the cluster gives no answer.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let cluster = ClusterConfig::load(&args.cluster)?;
-    cluster.check_service(Service::KV)?;
+    let cluster = args.client.cluster(Service::KV)?;
     let limit = cluster.genesis.bodies.request_bytes_max;
     let inputs = Inputs::of(&args.action, limit, &mut std::io::stdin())?;
     let request = Request::of(&args.action, &inputs);
-    let key = args.key_file.clone().unwrap_or_else(|| default_key(&args.cluster));
-    let key = keys::read_private(&key).map_err(Failure::usage)?;
-    let is_watched = std::io::stderr().is_terminal();
-    let waiting: Option<fn(&str)> = if is_watched { Some(|text| eprintln!("{text}")) } else { None };
-    let options = Options { timeout: args.timeout, waiting, ..Options::default() };
-    let client = Client::connect(cluster.client_info(), key, options).map_err(Failure::run)?;
-    let mut store = Store { client, reply_bytes_max: cluster.genesis.bodies.reply_bytes_max };
+    let client = args.client.connect(&cluster, Service::KV)?;
+    let mut store = ReplicatedStore { client, reply_bytes_max: cluster.genesis.bodies.reply_bytes_max };
     match request {
-        Request::One(op) => {
+        Request::Single(op) => {
             let result = store.call(&op)?;
             if !args.json {
                 return show::print(&op, &result, args.action.file());
             }
             out::json(&show::to_json(&op, &result))?;
-            show::no(&op, &result)
+            show::check_yes(&op, &result)
         }
         Request::Scan(range) => {
             let entries = store.scan(range)?;
@@ -77,20 +56,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn default_key(cluster: &Path) -> PathBuf {
-    cluster.parent().unwrap_or(Path::new("")).join(KV_KEY)
-}
-
-/// A request in the application's words.
+/// A request to the store.
 #[derive(Debug)]
 enum Request<'a> {
-    One(KvOp<'a>),
-    Scan(Range),
+    Single(KvOp<'a>),
+    Scan(KeyRange),
 }
 
 /// The range that a scan reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Range {
+struct KeyRange {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
     limit: u32,
@@ -99,7 +74,7 @@ struct Range {
 impl<'a> Request<'a> {
     fn of(action: &'a Action, inputs: &'a Inputs) -> Self {
         let value = inputs.value.as_slice();
-        Self::One(match action {
+        Self::Single(match action {
             Action::Get { key, .. } => KvOp::Get { key: key.as_bytes() },
             Action::Put { key, .. } => KvOp::Put { key: key.as_bytes(), value },
             Action::Del { key } => KvOp::Delete { key: key.as_bytes() },
@@ -110,25 +85,21 @@ impl<'a> Request<'a> {
             Action::Scan { prefix, from, to, limit } => {
                 let bytes = |text: &Option<OsString>| text.as_ref().map(|text| text.as_bytes().to_vec());
                 return Self::Scan(match prefix {
-                    Some(prefix) => Range {
+                    Some(prefix) => KeyRange {
                         from: prefix.as_bytes().to_vec(),
                         to: prefix_end(prefix.as_bytes()),
                         limit: *limit,
                     },
-                    None => Range { from: bytes(from).unwrap_or_default(), to: bytes(to), limit: *limit },
+                    None => KeyRange { from: bytes(from).unwrap_or_default(), to: bytes(to), limit: *limit },
                 });
             }
         })
     }
 }
 
-/// Why there is no answer, and what that means for this operation.
+/// Returns the reason why there is no answer, and its meaning for this operation.
 fn without_answer(op: &KvOp<'_>, error: &ClientError) -> Failure {
-    let is_unknown = match error {
-        ClientError::Timeout { fate, .. } => *fate == Fate::Unknown,
-        ClientError::Failed(why) => why.fate() == Fate::Unknown,
-        _ => false,
-    };
+    let is_unknown = error.is_fate_unknown();
     match op {
         KvOp::Get { .. } | KvOp::Scan { .. } | KvOp::Echo { .. } if is_unknown => {
             Failure::run(format!("{error}; it only reads, so it is safe to ask again"))
@@ -140,13 +111,13 @@ fn without_answer(op: &KvOp<'_>, error: &ClientError) -> Failure {
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The store behind the cluster.
-struct Store {
+/// The store that the cluster replicates.
+struct ReplicatedStore {
     client: Client,
     reply_bytes_max: u32,
 }
 
-impl Store {
+impl ReplicatedStore {
     fn call(&mut self, op: &KvOp<'_>) -> Result<KvResult, Failure> {
         let bytes = self.client.call(&op.to_bytes()).map_err(|error| without_answer(op, &error))?;
         match KvResult::from_bytes(&bytes).map_err(Failure::run)? {
@@ -161,8 +132,8 @@ impl Store {
         }
     }
 
-    /// Reads page after page, because one reply holds a bounded number of entries.
-    fn scan(&mut self, mut range: Range) -> Result<Entries, Failure> {
+    /// Scans in several steps, because one reply has a bounded number of entries.
+    fn scan(&mut self, mut range: KeyRange) -> Result<Entries, Failure> {
         let mut all = Entries::new();
         loop {
             let left = range.limit.saturating_sub(u32::try_from(all.len()).unwrap_or(u32::MAX));
@@ -172,7 +143,9 @@ impl Store {
             let op =
                 KvOp::Scan { from: &range.from, to: range.to.as_deref(), limit: left.min(SCAN_ENTRIES_MAX) };
             let KvResult::Entries { entries, more } = self.call(&op)? else {
-                return Err(Failure::run("the cluster answers a scan with something else"));
+                return Err(Failure::run(
+                    "the cluster answered a scan with another result; expected entries: run the same version of quorate at the nodes",
+                ));
             };
             let next = entries.last().map(|(key, _)| successor(key));
             all.extend(entries);

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod call;
+mod client;
 mod delta;
 mod escape;
 mod input;

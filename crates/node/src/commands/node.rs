@@ -2,7 +2,7 @@
 
 use crate::config::NodeConfig;
 use crate::exit::Failure;
-use crate::serve::{Prepared, serve_on_its_disk};
+use crate::serve::{PreparedNode, serve_on_its_disk};
 use crate::service::Service;
 use crate::signals::StopRequest;
 use quorate_app::{APPLICATION_PANIC, panic_text};
@@ -11,7 +11,7 @@ use std::io::{IsTerminal, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-/// Which node to run.
+/// The node to run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The node's configuration
@@ -25,10 +25,10 @@ pub struct Args {
     parent: Option<i32>,
 }
 
-/// Runs the command: returns when the node must stop.
+/// Runs the command until a stop request.
 ///
 /// # Errors
-/// Wrong configuration, a folder or an address of somebody else, or why the node stopped.
+/// Fails when the configuration is wrong, a folder or an address is in use, or the node has a fault.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     if let Some(parent) = args.parent {
         end_with(parent)?;
@@ -39,27 +39,26 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
         return Err(error.into());
     }
     start_log(config.log);
-    // A node that opens has said nothing yet: a signal ends it at once.
+    // A node that opens has sent nothing yet, so a signal ends it at once.
     let stop =
         StopRequest::watch().map_err(|error| Failure::run(format!("cannot watch signals: {error}")))?;
-    let node = Prepared::open(config, service, args.parent.is_some())?;
-    // The replica and all that it holds end with the panic: nothing goes on with half of a change.
+    let node = PreparedNode::open(config, service, args.parent.is_some())?;
+    // The panic ends the replica with all its state: no half of a change remains in use.
     let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node, &stop)));
     ended.unwrap_or_else(|panic| Err(panicked(panic_text(&*panic))))
 }
 
-/// Why a node has panicked. Where that was in the code stands in the lines before, which the panic itself has written.
+/// Returns the failure of a node that has panicked. The panic has written its place in the code to the lines before.
 fn panicked(text: &str) -> Failure {
     if text.starts_with(APPLICATION_PANIC) {
-        let advice =
-            "all replicas that execute this do the same; docs/building-a-service.md says what can be done";
+        let advice = "all replicas that execute this do the same; see docs/building-a-service.md for help";
         return Failure::run(format!("{text} ({advice})"));
     }
-    Failure::run(format!("this program has panicked, which is a bug of it: {text}"))
+    Failure::run(format!("this program has panicked, which is a bug in it: {text}; report it"))
 }
 
-/// The process ends when `parent` does. The call is made by the child, because only then can it see that the
-/// parent was gone before.
+/// Lets the process end together with `parent`. The child makes the call, because only the child can check that the parent
+/// still exists.
 fn end_with(parent: i32) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::run)?;
     match getppid() {
@@ -71,6 +70,6 @@ fn end_with(parent: i32) -> Result<(), Failure> {
 fn start_log(level: tracing::Level) {
     let log =
         tracing_subscriber::fmt().with_max_level(level).with_writer(stderr).with_ansi(stderr().is_terminal());
-    // A second logger in one process is the first one.
+    // If the process has a logger, it keeps it.
     let _ = log.try_init();
 }

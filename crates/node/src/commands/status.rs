@@ -1,4 +1,4 @@
-//! `quorate status`: what a running cluster does now, and whether it makes progress.
+//! `quorate status`: the state of a running cluster, and whether it makes progress.
 
 mod verdict;
 
@@ -12,11 +12,11 @@ use quorate_client::driver;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
-use verdict::Verdict;
+use verdict::Availability;
 
-/// Text after the options.
-const LEGEND: &str = "The first line is the verdict: AVAILABLE or NOT AVAILABLE, how many replicas serve, how many are needed, \
-                      and why the others do not. In the table, `committed` and `executed` are heights, `stable` is the height \
+/// The help text after the options.
+const LEGEND: &str = "The first line is the verdict: AVAILABLE or NOT AVAILABLE, the number of replicas that serve, the number that \
+                      is needed, and the reason for each of the others. In the table, `committed` and `executed` are heights, `stable` is the height \
                       of the last checkpoint that a quorum has signed, `peers` counts links, `pool` counts bundles that wait, \
                       `pause ms` is the longest time for which the process stood still, and `digest` begins the digest of the \
                       state. docs/status.md explains every column and the timers of each protocol.";
@@ -43,18 +43,19 @@ pub struct StatusArgs {
     wait: Duration,
 }
 
-/// Asks every replica.
+/// Queries every replica.
 ///
 /// # Errors
-/// When the cluster's file is wrong, or with `--ready` when the cluster is not available.
+/// Fails when the cluster's file is wrong, or with `--ready` when the cluster is not available.
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let config = ClusterConfig::load(&args.cluster)?;
     let n = config.n();
     let enough = config.entry.spec.serving(n, usize::from(config.genesis.f));
     let info = config.client_info();
     let answers = driver::status(info, args.wait).map_err(Failure::run)?;
-    let replicas: Vec<Value> = answers.into_iter().enumerate().map(|(id, said)| answer(id, said)).collect();
-    let verdict = Verdict::of(&replicas, enough);
+    let replicas: Vec<Value> =
+        answers.into_iter().enumerate().map(|(id, answer)| read_answer(id, answer)).collect();
+    let verdict = Availability::of(&replicas, enough);
     if args.json {
         out::json(&replicas)?;
     } else {
@@ -67,10 +68,10 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a replica's status. Its id is that of the replica that was asked, whatever the status says.
-fn answer(id: usize, said: Result<String, String>) -> Value {
+/// Reads the status of the queried replica. The id in the status is replaced.
+fn read_answer(id: usize, answer: Result<String, String>) -> Value {
     let down = |why: &str| json!({"id": id, "up": false, "progress": false, "error": why});
-    match said.map(|text| serde_json::from_str(&text)) {
+    match answer.map(|text| serde_json::from_str(&text)) {
         Ok(Ok(Value::Object(mut status))) => {
             status.insert("id".to_owned(), id.into());
             Value::Object(status)
@@ -80,12 +81,12 @@ fn answer(id: usize, said: Result<String, String>) -> Value {
     }
 }
 
-/// Whether the view is in normal operation, when a timer fires next, how often views were left, and why.
+/// Returns the line about the view: the operation, the next timer, the number of view changes and the last reason.
 fn view_line(id: u64, replica: &Value) -> String {
     let number = |path: &str| replica.pointer(path).and_then(Value::as_u64);
     let text = |path: &str| replica.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (Some(view), Some(leader)) = (number("/view"), number("/leader")) else {
-        return format!("replica {id} says nothing of its view");
+        return format!("replica {id} reports no view");
     };
     let doing = match replica.get("normal").and_then(Value::as_bool) {
         Some(true) => "normal",
@@ -141,64 +142,63 @@ fn guard_line(id: u64, replica: &Value) -> Option<String> {
     Some(line)
 }
 
-/// A faulty replica may say anything: nothing but printable characters of it reaches the terminal.
+/// Replaces characters that are not printable: a faulty replica may send any text to the terminal.
 fn printable(text: &str) -> String {
     let printable = |c: char| c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric();
     text.chars().map(|c| if printable(c) { c } else { '?' }).collect()
 }
 
-/// So much of a digest tells states apart at a glance.
+/// The number of digits of a digest in the table: enough to distinguish states.
 const DIGEST_DIGITS: usize = 8;
+const PEERS: &str = "/peers";
+const BYTES: &str = "/usage/resident_bytes";
+const DIGEST: &str = "/state_digest";
+/// The columns of the table: heading, and place of the value in the status.
+const COLUMNS: [(&str, &str); 12] = [
+    ("replica", "/id"),
+    ("state", "/state"),
+    ("view", "/view"),
+    ("leader", "/leader"),
+    ("committed", "/committed"),
+    ("executed", "/executed"),
+    ("stable", "/stable"),
+    ("peers", PEERS),
+    ("pool", "/pool/bundles"),
+    ("pause ms", "/longest_pause_ms"),
+    ("MB", BYTES),
+    ("digest", DIGEST),
+];
+
+/// Returns the text of one cell of the table.
+fn cell(replica: &Value, path: &str) -> String {
+    let text = match replica.pointer(path) {
+        Some(Value::Array(peers)) if path == PEERS => {
+            let is_connected = |peer: &&Value| peer.get("connected") == Some(&Value::Bool(true));
+            return format!("{}/{}", peers.iter().filter(is_connected).count(), peers.len());
+        }
+        Some(value) if path == BYTES => return (value.as_u64().unwrap_or(0) >> 20).to_string(),
+        Some(Value::String(text)) => printable(text),
+        Some(value) => printable(&value.to_string()),
+        None => "-".to_owned(),
+    };
+    if path == DIGEST { text.chars().take(DIGEST_DIGITS).collect() } else { text }
+}
 
 fn print(replicas: &[Value], ledger: bool) -> Result<(), Failure> {
     let mut table = Table::new();
-    table.set_header([
-        "replica",
-        "state",
-        "view",
-        "leader",
-        "committed",
-        "executed",
-        "stable",
-        "peers",
-        "pool",
-        "pause ms",
-        "MB",
-        "digest",
-    ]);
+    table.set_header(COLUMNS.map(|(heading, _)| heading));
     for replica in replicas {
-        let text = |path: &str| match replica.pointer(path) {
-            Some(Value::String(text)) => printable(text),
-            Some(value) => printable(&value.to_string()),
-            None => "-".to_owned(),
-        };
-        if replica.get("up") != Some(&Value::Bool(true)) {
-            table.add_row([text("/id"), format!("down: {}", text("/error"))]);
-            continue;
+        if replica.get("up") == Some(&Value::Bool(true)) {
+            table.add_row(COLUMNS.map(|(_, path)| cell(replica, path)));
+        } else {
+            table.add_row([cell(replica, "/id"), format!("down: {}", cell(replica, "/error"))]);
         }
-        let peers = replica.get("peers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let connected = peers.iter().filter(|peer| peer.get("connected") == Some(&Value::Bool(true))).count();
-        let bytes = replica.pointer("/usage/resident_bytes").and_then(Value::as_u64).unwrap_or(0);
-        table.add_row([
-            text("/id"),
-            text("/state"),
-            text("/view"),
-            text("/leader"),
-            text("/committed"),
-            text("/executed"),
-            text("/stable"),
-            format!("{connected}/{}", peers.len()),
-            text("/pool/bundles"),
-            text("/longest_pause_ms"),
-            (bytes >> 20).to_string(),
-            text("/state_digest").chars().take(DIGEST_DIGITS).collect(),
-        ]);
     }
     out::line(table)?;
     replicas.iter().try_for_each(|replica| print_more(replica, ledger))
 }
 
-/// Lines about facts that do not fit into the table.
+/// Prints the lines about values that are not in the table.
 fn print_more(replica: &Value, ledger: bool) -> Result<(), Failure> {
     let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
     if replica.get("up") == Some(&Value::Bool(true)) {
@@ -236,22 +236,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replica_that_lies_about_itself_is_shown_as_the_one_that_was_asked() {
-        assert_eq!(answer(2, Ok("{\"id\":0,\"up\":true}".to_owned())), json!({"id": 2, "up": true}));
+    fn status_has_the_id_of_the_queried_replica() {
+        assert_eq!(read_answer(2, Ok("{\"id\":0,\"up\":true}".to_owned())), json!({"id": 2, "up": true}));
         for nonsense in ["", "[]", "7", "{\"id\":", "null"] {
-            let status = answer(3, Ok(nonsense.to_owned()));
+            let status = read_answer(3, Ok(nonsense.to_owned()));
             assert_eq!(
                 (&status["id"], &status["error"]),
                 (&json!(3), &json!("malformed status")),
                 "{nonsense}"
             );
         }
-        let status = answer(1, Err("refused".to_owned()));
+        let status = read_answer(1, Err("refused".to_owned()));
         assert_eq!((&status["up"], &status["error"]), (&json!(false), &json!("refused")));
     }
 
     #[test]
-    fn the_view_and_why_it_was_entered_are_told() {
+    fn view_line_has_the_reason_of_the_last_change() {
         let calm = json!({"view": 0, "leader": 0, "normal": true, "timers": [], "view_changes": 0,
             "last_view_change": {"view": 0, "why": ""}});
         assert_eq!(view_line(2, &calm), "replica 2 view 0 (leader 0): normal");
@@ -265,11 +265,11 @@ mod tests {
         (once["view_changes"], once["last_view_change"]["why"]) = (json!(1), json!("request overdue"));
         let expected = "replica 2 view 0 (leader 0): normal, 1 view change, the last one: request overdue";
         assert_eq!(view_line(2, &once), expected);
-        assert_eq!(view_line(1, &json!({})), "replica 1 says nothing of its view");
+        assert_eq!(view_line(1, &json!({})), "replica 1 reports no view");
     }
 
     #[test]
-    fn all_but_f_serve_where_a_bound_is_assumed() {
+    fn all_but_f_serve_if_a_bound_is_assumed() {
         let spec = quorate_protocols::find("pbft").unwrap().spec;
         assert_eq!([(4, 1), (7, 2), (5, 1)].map(|(n, f)| spec.serving(n, f)), [3, 5, 4]);
         let synchronous = quorate_consensus::Spec { model: quorate_consensus::Model::Synchrony, ..spec };
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guard_measures_is_told() {
+    fn guard_line_has_the_measurements() {
         assert_eq!(guard_line(1, &json!({"guard": null})), None);
         assert_eq!(guard_line(1, &json!({})), None);
         let mut guard = json!({"mode": "guarded", "delta_ms": 50.0, "p999_ms": 2.54, "max_ms": 9.0, "late": [],

@@ -1,15 +1,14 @@
 //! `quorate testnet`: makes a cluster, for this machine or for several.
 
 use super::delta;
-use crate::config::{
-    Durability, Settings, choice, client_auth_names, parse_replicas, protocol_names, replicas_or_default,
-};
+use crate::config::{Durability, Settings, choice, parse_replicas, protocol_names, replicas_or_default};
 use crate::exit::Failure;
 use crate::out;
 use crate::service::Service;
 use crate::testnet::{Plan, Testnet};
 use quorate_client::cluster::LinkMode;
 use quorate_client::config::ReplicaAddresses;
+use quorate_client::config::cluster_file::CLIENT_AUTH_NAMES;
 use quorate_consensus::Entry;
 use quorate_types::ClientAuth;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,7 +20,7 @@ pub struct Args {
     /// Folder to make; it must not exist, or be empty
     #[arg(long)]
     out: PathBuf,
-    /// Replicas [default: as few as tolerate one fault]
+    /// Number of replicas [default: the smallest that tolerates one fault]
     #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
     /// Protocol
@@ -34,7 +33,7 @@ pub struct Args {
     #[arg(long, default_value_t = 4_000)]
     base_port: u16,
     /// Authentication of clients; "none" is for benchmarks
-    #[arg(long, default_value = "signature", value_parser = choice(client_auth_names()))]
+    #[arg(long, default_value = "signature", value_parser = choice(CLIENT_AUTH_NAMES.to_vec()))]
     client_auth: ClientAuth,
     /// Protection of connections; "plain" is for benchmarks
     #[arg(long, default_value = "tls", value_parser = choice(LinkMode::NAMES.to_vec()))]
@@ -49,7 +48,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When the settings contradict each other, or the folder cannot be made.
+/// Fails when the settings conflict, or the folder cannot be made.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let plan = Plan {
         service,

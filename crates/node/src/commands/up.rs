@@ -1,8 +1,8 @@
 //! `quorate up`: a local cluster until Ctrl-C, one process per replica.
 
 use crate::config::{
-    ClusterConfig, Durability, NodeConfig, Settings, choice, client_auth_name, client_auth_names,
-    protocol_names, replicas_or_default,
+    ClusterConfig, Durability, NodeConfig, Settings, choice, client_auth_name, protocol_names,
+    replicas_or_default,
 };
 use crate::exit::Failure;
 use crate::layout::node_file;
@@ -10,26 +10,25 @@ use crate::out;
 use crate::ports::free_addresses;
 use crate::processes::{Event, Processes};
 use crate::service::Service;
-use crate::testnet::{Plan, Testnet};
+use crate::testnet::{MOVES_MAX, Plan, Testnet};
 use quorate_client::cluster::LinkMode;
 use quorate_client::config::CLUSTER_FILE;
+use quorate_client::config::cluster_file::CLIENT_AUTH_NAMES;
 use quorate_consensus::Entry;
 use quorate_types::ClientAuth;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Times that new ports are chosen at the first start, when a node finds one taken.
-const MOVES_MAX: u32 = 10;
-/// After this time without all nodes serving, the ones that are waited for are named.
+/// The time after which the command names the nodes that do not serve yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which cluster to run. What is not given is as it was when the folder was made.
+/// The cluster to run. An option that is not given has the value with which the folder was made.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder of the cluster; made if it does not exist
     #[arg(long)]
     dir: PathBuf,
-    /// Replicas [default for a new folder: as few as tolerate one fault]
+    /// Number of replicas [default for a new folder: the smallest that tolerates one fault]
     #[arg(long)]
     n: Option<u16>,
     /// Protocol [default for a new folder: pbft]
@@ -42,7 +41,7 @@ pub struct Args {
     #[arg(long, value_parser = choice(LinkMode::NAMES.to_vec()))]
     link_auth: Option<LinkMode>,
     /// Authentication of clients [default for a new folder: signature]
-    #[arg(long, value_parser = choice(client_auth_names()))]
+    #[arg(long, value_parser = choice(CLIENT_AUTH_NAMES.to_vec()))]
     client_auth: Option<ClientAuth>,
     /// Run although client or link authentication or durability is switched off
     #[arg(long)]
@@ -51,23 +50,24 @@ pub struct Args {
     settings: Settings,
 }
 
-/// A cluster whose nodes are being started.
-struct Up {
+/// A local cluster.
+struct LocalCluster {
     cluster: ClusterConfig,
     processes: Processes,
-    /// Only before the first start may the nodes still be given other ports.
+    /// A cluster that has never served: its nodes may get other ports.
     new: Option<Testnet>,
     moves: u32,
 }
 
-/// Runs the command: returns when it was asked to stop.
+/// Runs the command until a stop request.
 ///
 /// # Errors
-/// When flags contradict the folder, a node does not start, or all of them have ended.
+/// Fails when flags conflict with the folder, a node does not start, or all of them have ended.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let new = if args.dir.join(CLUSTER_FILE).exists() {
         if let Some(setting) = args.settings.set.first() {
-            let problem = "belongs to clusters that are made; leave it out, or use another --dir";
+            let problem =
+                "is for new clusters, and the folder has a cluster; leave it out, or use another --dir";
             return Err(Failure::usage(format!("--set {setting} {problem}")));
         }
         None
@@ -80,10 +80,10 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     };
     let cluster = check(args)?;
     cluster.check_service(service)?;
-    let binary =
-        std::env::current_exe().map_err(|error| Failure::run(format!("where is this program: {error}")))?;
+    let binary = std::env::current_exe()
+        .map_err(|error| Failure::run(format!("cannot find the file of this program: {error}")))?;
     let processes = Processes::new(binary, &args.dir, cluster.ids(), args.insecure);
-    let mut up = Up { cluster, processes, new, moves: 0 };
+    let mut up = LocalCluster { cluster, processes, new, moves: 0 };
     up.processes.watch_signals()?;
     up.print(&args.dir)?;
     if up.start()? {
@@ -106,7 +106,7 @@ fn plan(args: &Args, service: Service) -> Result<Plan, Failure> {
         durability: args.durability.unwrap_or_default(),
         settings: args.settings.clone(),
     };
-    // Asked before anything is made, so that leaving the flag out afterwards gives a safe cluster.
+    // The check precedes the creation, so that a later call without the flag makes a safe cluster.
     if plan.is_insecure() && !args.insecure {
         return Err(Failure::usage(
             "client or link authentication or durability would be switched off; leave the flag out, or add --insecure for a benchmark",
@@ -122,7 +122,7 @@ fn check(args: &Args) -> Result<ClusterConfig, Failure> {
     let differs = |flag: &str, wanted: &str, found: &str, file: &Path| {
         let file = file.display();
         Failure::usage(format!(
-            "--{flag} {wanted} contradicts {file}, which says {found}; leave the flag out, or use another --dir"
+            "--{flag} {wanted} conflicts with {file}, which has {found}; leave the flag out, or use another --dir"
         ))
     };
     if let Some(n) = args.n.filter(|n| usize::from(*n) != cluster.n()) {
@@ -158,7 +158,7 @@ fn check(args: &Args) -> Result<ClusterConfig, Failure> {
     Ok(cluster)
 }
 
-impl Up {
+impl LocalCluster {
     fn print(&self, dir: &Path) -> Result<(), Failure> {
         let (cluster, dir) = (&self.cluster, dir.display());
         let (name, n, f) = (cluster.entry.spec.name, cluster.n(), cluster.genesis.f);
@@ -168,17 +168,17 @@ impl Up {
         ))
     }
 
-    /// Starts all nodes and waits until they serve. False when it was asked to stop meanwhile.
+    /// Starts all nodes and waits until they serve. Returns false after a stop request.
     fn start(&mut self) -> Result<bool, Failure> {
         self.processes.start_all()?;
-        let mut told = false;
+        let mut is_reported = false;
         let mut deadline = Instant::now().checked_add(PATIENCE);
         while !self.processes.all_ready() {
             match self.processes.next_event(deadline) {
                 Some(Event::Ready(id)) => self.print_node(id)?,
                 Some(Event::Taken(_, address)) => self.move_away(&address)?,
                 Some(Event::Gone(gone)) => {
-                    // Wrong configuration stays wrong configuration.
+                    // A node with wrong configuration ends with exit code 2, and so does this command.
                     return Err(if gone.code == Some(2) {
                         Failure::usage(gone.line)
                     } else {
@@ -186,9 +186,9 @@ impl Up {
                     });
                 }
                 Some(Event::Stop) => return Ok(false),
-                None if !told => {
+                None if !is_reported => {
                     eprintln!("still waiting for {}", self.waiting());
-                    (told, deadline) = (true, None);
+                    (is_reported, deadline) = (true, None);
                 }
                 None => {}
             }
@@ -218,7 +218,7 @@ impl Up {
         self.moves = self.moves.saturating_add(1);
         if self.moves > MOVES_MAX {
             return Err(Failure::run(format!(
-                "{address} is taken, as others were before; no free ports on this machine"
+                "{address} is taken, like the addresses before; this machine has no free ports: stop other programs"
             )));
         }
         self.processes.stop_all();
@@ -227,7 +227,7 @@ impl Up {
         self.processes.start_all()
     }
 
-    /// Reports nodes that end, until it is asked to stop. The others go on: that is what they are for.
+    /// Reports nodes that end, until a stop request. The others continue.
     fn watch(&mut self) -> Result<(), Failure> {
         while self.processes.running() > 0 {
             match self.processes.next_event(None) {
@@ -249,12 +249,12 @@ mod tests {
     use std::fs;
     use tempfile::TempDir;
 
-    /// A node finds its address taken as often as there are lines in `taken`, then serves.
+    /// The behaviour of a node: it finds its address in use once for each line in `taken`, then serves.
     const DOES: &str = "cd \"$(dirname \"$3\")\"\n\
         if [ -s taken ]; then sed -i 1d taken; echo taken 127.0.0.1:7; exit 2; fi\n\
         echo ready; [ -p pipe ] || mkfifo pipe; exec cat pipe\n";
 
-    fn up(taken: u32) -> (TempDir, Up) {
+    fn up(taken: u32) -> (TempDir, LocalCluster) {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("cluster");
         let plan = Plan {
@@ -274,11 +274,11 @@ mod tests {
         fs::write(node_folder(&dir, ReplicaId(2)).join("taken"), lines).unwrap();
         let cluster = testnet.cluster.clone();
         let processes = Processes::new(program(folder.path()), &dir, cluster.ids(), false);
-        (folder, Up { cluster, processes, new: Some(testnet), moves: 0 })
+        (folder, LocalCluster { cluster, processes, new: Some(testnet), moves: 0 })
     }
 
     #[test]
-    fn a_new_cluster_moves_away_from_taken_ports() {
+    fn new_cluster_gets_other_ports_if_some_are_taken() {
         let (folder, mut up) = up(2);
         let before = up.cluster.clone();
         assert!(up.start().unwrap());
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_has_served_stays_where_it_is() {
+    fn cluster_that_has_served_keeps_its_addresses() {
         let (_folder, mut up) = up(1);
         up.new = None;
         let failure = up.start().unwrap_err();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_move_for_ever() {
+    fn new_ports_are_chosen_a_limited_number_of_times() {
         let (_folder, mut up) = up(1_000);
         let failure = up.start().unwrap_err();
         assert_eq!((failure.code(), up.moves), (1, MOVES_MAX + 1));

@@ -1,8 +1,8 @@
-//! The words that stand for a choice, on the command line as in files.
+//! Choices by name, on the command line and in files.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-/// Reads one of these words.
+/// Returns a reader of one of these names.
 pub fn choice<T: Copy + Send + Sync + 'static>(
     choices: Vec<(&'static str, T)>,
 ) -> impl TypedValueParser<Value = T> {

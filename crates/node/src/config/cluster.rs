@@ -1,7 +1,7 @@
-//! `cluster.toml` as a node reads it: with a protocol of the registry, and its parameters checked.
+//! `cluster.toml` as a node reads it: with a registered protocol and checked parameters.
 
-use super::params::{self, Kind};
-use super::writer::Writer;
+use super::params::{self, ParamsKind};
+use super::writer::TomlWriter;
 use crate::service::Service;
 use quorate_client::cluster::{AskAgain, ClusterInfo, LinkMode};
 use quorate_client::config::cluster_file::{CLIENT_AUTH_NAMES, Protocols};
@@ -27,17 +27,11 @@ pub fn client_auth_name(auth: ClientAuth) -> &'static str {
     name_of(&CLIENT_AUTH_NAMES, auth)
 }
 
-/// Returns all ways of client authentication with their names.
-#[must_use]
-pub fn client_auth_names() -> Vec<(&'static str, ClientAuth)> {
-    CLIENT_AUTH_NAMES.to_vec()
-}
-
 pub(super) fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
     names.iter().find(|(_, other)| *other == value).map_or("?", |(name, _)| name)
 }
 
-/// All protocols with their names, and with longer ones that stand for them.
+/// Returns all protocols with their names, and with their longer names.
 #[must_use]
 pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
     let short = quorate_protocols::REGISTRY.iter().map(|entry| (entry.spec.name.as_str(), entry));
@@ -77,7 +71,7 @@ impl Protocols for Registered {
         root: &mut Section<'_>,
         (entry, params): &mut Self::Protocol,
     ) -> Result<(String, BTreeMap<String, usize>), ConfigError> {
-        let (table, lines) = params::read(source, root, entry, Kind::Shared)?;
+        let (table, lines) = params::read(source, root, entry, ParamsKind::Shared)?;
         *params = table;
         Ok((params.to_string(), lines))
     }
@@ -90,20 +84,20 @@ pub struct ClusterConfig {
     pub genesis: Genesis,
     /// The protocol that genesis names.
     pub entry: &'static Entry,
-    /// The protocol's shared parameters: what `genesis.params` says.
+    /// The protocol's shared parameters: the content of `genesis.params`.
     pub params: toml::Table,
     /// The protection of connections.
     pub links: LinkMode,
     /// The addresses of the replicas, by id.
     pub replicas: Vec<ReplicaAddresses>,
-    origin: Option<Origin>,
+    origin: Origin,
 }
 
 const BOUND_ABOUT: &str =
     "The cluster is safe only while messages keep the bound delta_ms: see docs/bound.md of Quorate.";
 
 impl ClusterConfig {
-    /// A cluster that was put together by the program itself.
+    /// Returns a cluster that no file has yet.
     #[must_use]
     pub fn new(
         genesis: Genesis,
@@ -112,7 +106,8 @@ impl ClusterConfig {
         links: LinkMode,
         replicas: Vec<ReplicaAddresses>,
     ) -> Self {
-        Self { genesis, entry, params, links, replicas, origin: None }
+        let origin = Source::of(CLUSTER_FILE, "").origin();
+        Self { genesis, entry, params, links, replicas, origin }
     }
 
     /// Reads and checks a `cluster.toml`.
@@ -123,7 +118,7 @@ impl ClusterConfig {
         Self::read(&Source::read(file)?)
     }
 
-    /// This configuration as it is read from its file: what would be wrong with the file is an error here.
+    /// Returns this configuration as it is read from its file: a problem of the file is an error.
     ///
     /// # Errors
     /// As [`ClusterConfig::load`].
@@ -134,35 +129,35 @@ impl ClusterConfig {
     pub(super) fn read(source: &Source) -> Result<Self, ConfigError> {
         let (file, (entry, params)) = ClusterFile::read(source, &Registered)?;
         let ClusterFile { genesis, links, replicas, origin } = file;
-        let config = Self { genesis, entry, params, links, replicas, origin: Some(origin) };
+        let config = Self { genesis, entry, params, links, replicas, origin };
         config.check()?;
         Ok(config)
     }
 
-    /// Which cluster this is.
+    /// Returns the identity of the cluster.
     #[must_use]
     pub fn cluster_id(&self) -> ClusterId {
         self.genesis.cluster_id()
     }
 
-    /// The identity that the data folder of a replica must have.
+    /// Returns the identity that the data folder of a replica must have.
     #[must_use]
     pub fn identity(&self, id: ReplicaId) -> Identity {
         Identity { cluster: self.cluster_id(), replica: id, protocol: self.genesis.protocol }
     }
 
-    /// Number of replicas.
+    /// Returns the number of replicas.
     #[must_use]
     pub fn n(&self) -> usize {
         self.replicas.len()
     }
 
-    /// All ids in order.
+    /// Returns all ids in order.
     pub fn ids(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         self.genesis.committee().ids()
     }
 
-    /// The cluster as a client sees it.
+    /// Returns the cluster as a client sees it.
     #[must_use]
     pub fn client_info(&self) -> ClusterInfo {
         let addresses = self.replicas.iter().map(|replica| replica.clients);
@@ -171,17 +166,9 @@ impl ClusterConfig {
         ClusterInfo { ask_again, ..ClusterInfo::at(&self.genesis, self.links, addresses) }
     }
 
-    /// An error about a field of this file.
+    /// Returns an error about a field of this file.
     pub(super) fn error(&self, field: &str, problem: impl Into<String>) -> ConfigError {
-        match &self.origin {
-            Some(origin) => origin.error(field, problem),
-            None => ConfigError {
-                file: CLUSTER_FILE.into(),
-                line: None,
-                field: field.to_owned(),
-                problem: problem.into(),
-            },
-        }
+        self.origin.error(field, problem)
     }
 
     /// Checks that this is a cluster of `service`.
@@ -194,12 +181,12 @@ impl ClusterConfig {
             return Ok(());
         }
         let problem = format!(
-            "expected \"{expected}\", which is what this program runs, found \"{found}\"; use the program that the cluster was made with"
+            "expected \"{expected}\", the service of this program, found \"{found}\"; use the program that made the cluster"
         );
         Err(self.error("genesis.application", problem))
     }
 
-    /// Checks f against the protocol.
+    /// Checks that the protocol tolerates f faulty replicas.
     fn check(&self) -> Result<(), ConfigError> {
         let most = (self.entry.spec.faults)(self.n());
         if usize::from(self.genesis.f) <= most {
@@ -212,10 +199,10 @@ impl ClusterConfig {
         Err(self.error("genesis.f", problem))
     }
 
-    /// The file, with every field explained.
+    /// Returns the file, with an explanation of each field.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        let mut out = Writer::new();
+        let mut out = TomlWriter::new();
         out.comment(&format!(
             "Quorate cluster {}.\nThe same file at every node and every client; no secrets.",
             self.cluster_id()
@@ -246,7 +233,7 @@ impl ClusterConfig {
         out.finish()
     }
 
-    fn write_genesis(&self, out: &mut Writer) {
+    fn write_genesis(&self, out: &mut TomlWriter) {
         let genesis = &self.genesis;
         let bodies = &genesis.bodies;
         out.gap();

@@ -1,4 +1,4 @@
-//! Durations as people write them on the command line: the same words for every option of every command.
+//! Durations on the command line: every option of every command reads the same forms.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 const UNITS: [(&str, f64); 7] =
     [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
 
-/// A duration of which a number alone is in seconds: `3`, `0.5`, `500ms`, `3s`, `2m`.
+/// Reads a duration; a number alone is in seconds: `3`, `0.5`, `500ms`, `3s`, `2m`.
 ///
 /// # Errors
 /// Fails when the text is no such duration.
@@ -15,7 +15,7 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a duration like 3, 500ms, 3s or 2m; a number alone is in seconds".to_owned())
 }
 
-/// A duration of which a number alone is in minutes: `3`, `0.5`, `90s`, `2m`.
+/// Reads a duration; a number alone is in minutes: `3`, `0.5`, `90s`, `2m`.
 ///
 /// # Errors
 /// Fails when the text is no such duration.
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_has_a_unit_or_the_option_s_own() {
+    fn duration_has_a_unit_or_that_of_its_option() {
         for (text, seconds_ms, minutes_ms) in [
             ("3", 3_000, 180_000),
             ("0.5", 500, 30_000),

@@ -1,10 +1,9 @@
 //! Configuration: `cluster.toml`, equal at every node and client, and `node.toml`, one for each node.
 //!
-//! * Every field is documented where it is read (`cluster`, `node`); the comments of generated files are
-//!   the same words.
-//! * Every field must be there, unknown ones are refused, and every error is one line that names file, line and
-//!   field, what was expected, and what to do.
-//! * `cluster.toml` decides; `node.toml` holds only what may differ between nodes.
+//! * The documentation of each field is beside its reader (`cluster`, `node`); generated files have it as comments.
+//! * Every field is required, and unknown fields are refused. An error is one line with file, line, field, the
+//!   expected value, and advice.
+//! * `cluster.toml` has the values that must be equal everywhere; `node.toml` has those that may differ.
 
 mod choice;
 mod cluster;
@@ -17,9 +16,7 @@ mod tests;
 mod writer;
 
 pub use choice::choice;
-pub use cluster::{
-    ClusterConfig, client_auth_name, client_auth_names, parse_replicas, protocol_names, replicas_or_default,
-};
+pub use cluster::{ClusterConfig, client_auth_name, parse_replicas, protocol_names, replicas_or_default};
 pub use duration::{parse_minutes, parse_seconds};
-pub use node::{DiskLimits, Durability, NodeConfig, NodeKeys, Placement};
+pub use node::{DiskLimits, Durability, NodeConfig, NodeKeys};
 pub use settings::{Applied, Setting, Settings};

@@ -1,10 +1,10 @@
-//! `node.toml`: what may differ between nodes.
+//! `node.toml`: the settings that may differ between nodes.
 
 use super::cluster::{ClusterConfig, name_of};
-use super::params::{self, Kind};
-use super::writer::Writer;
+use super::params::{self, ParamsKind};
+use super::writer::TomlWriter;
 use quorate_client::cluster::LinkMode;
-use quorate_client::config::addresses::Use;
+use quorate_client::config::addresses::AddressUse;
 use quorate_client::config::fields::{GENESIS, limit_names};
 use quorate_client::config::reader::{Change, Field, Origin, Source};
 use quorate_client::config::{ConfigError, ReplicaAddresses, show_size};
@@ -22,40 +22,27 @@ pub enum Durability {
     Fsync,
     /// The operating system has the promise. It survives a crash of the process, but not of the machine.
     Os,
-    /// Nothing is written: for tests.
+    /// No record is written: for tests.
     None,
 }
 
 impl Durability {
-    /// All with their names.
+    /// All kinds of durability with their names.
     pub const NAMES: [(&'static str, Self); 3] =
         [("fsync", Self::Fsync), ("os", Self::Os), ("none", Self::None)];
 
-    /// The name in files and on the command line.
+    /// Returns the name in files and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         name_of(&Self::NAMES, self)
     }
 }
 
-/// The placement of work on threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Placement {
-    /// Everything on one thread.
-    #[default]
-    Inline,
-}
+/// The placement of work on threads that this version has.
+const INLINE: &str = "inline";
 
-impl Placement {
-    /// All with their names.
-    pub const NAMES: [(&'static str, Self); 1] = [("inline", Self::Inline)];
-
-    /// The name in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        name_of(&Self::NAMES, self)
-    }
-}
+/// The name of the file in messages.
+const NODE_FILE: &str = "node.toml";
 
 const LOG_LEVELS: [(&str, tracing::Level); 5] = [
     ("error", tracing::Level::ERROR),
@@ -65,7 +52,7 @@ const LOG_LEVELS: [(&str, tracing::Level); 5] = [
     ("trace", tracing::Level::TRACE),
 ];
 
-/// Disk space that a node has at least beyond the log that it keeps for laggards: for snapshots and segments in use.
+/// The least disk space beyond the log that is kept for laggards: for snapshots and segments in use.
 const DISK_RESERVE_BYTES: u64 = 256 << 20;
 const KEEP_BYTES_MIN: u64 = 16 << 20;
 const DISK_BYTES_CEILING: u64 = 64 << 40;
@@ -89,7 +76,7 @@ impl DiskLimits {
     /// Names of the fields.
     pub(super) const NAMES: [&'static str; 2] = [DISK_BYTES.name, KEEP_BYTES.name];
 
-    /// The field of this name.
+    /// Returns the field of this name.
     pub(super) fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
         match Self::NAMES.iter().position(|known| *known == name) {
             Some(0) => Some(&mut self.disk_bytes_max),
@@ -104,15 +91,15 @@ impl DiskLimits {
 pub struct NodeConfig {
     /// The configuration that is equal everywhere.
     pub cluster: ClusterConfig,
-    /// Which replica this is.
+    /// The id of the replica.
     pub id: ReplicaId,
-    /// Path of `cluster.toml` as the file says it; relative paths begin at the folder of the file.
+    /// The path of `cluster.toml`; in the file, a relative path begins at the folder of the file.
     pub cluster_file: PathBuf,
-    /// Log and snapshots.
+    /// The folder of log and snapshots.
     pub data_dir: PathBuf,
-    /// The address on which it listens for other replicas.
+    /// The address on which the node listens for other replicas.
     pub listen_peers: SocketAddr,
-    /// The address on which it listens for clients.
+    /// The address on which the node listens for clients.
     pub listen_clients: SocketAddr,
     /// The file of the key that signs statements.
     pub replica_key: PathBuf,
@@ -120,25 +107,21 @@ pub struct NodeConfig {
     pub link_key: PathBuf,
     /// The durability that a promise waits for.
     pub durability: Durability,
-    /// The placement of work on threads.
-    pub placement: Placement,
     /// Limits on the disk space.
     pub disk: DiskLimits,
-    /// Whether inputs are recorded.
-    pub record: bool,
     /// The level of the log.
     pub log: tracing::Level,
-    /// Local parameters of the protocol that the file sets.
+    /// The local parameters of the protocol that the file sets.
     pub local_params: toml::Table,
-    origin: Option<Origin>,
+    origin: Origin,
 }
 
 /// The private keys of a node.
 #[derive(Clone, Debug)]
 pub struct NodeKeys {
-    /// Signs statements and nothing else.
+    /// The key that signs statements and nothing else.
     pub replica: SigningKey,
-    /// Is shown on connections.
+    /// The key that is shown on connections.
     pub link: SigningKey,
 }
 
@@ -242,7 +225,7 @@ pub(super) const NODE_FIELDS: [&Field; 13] = [
 ];
 
 impl NodeConfig {
-    /// The configuration of a new node whose files lie in one folder: keys, data, and `cluster.toml` above it.
+    /// Returns the configuration of a new node with keys and data in one folder, and `cluster.toml` above it.
     #[must_use]
     pub fn new(cluster: ClusterConfig, id: ReplicaId, listen: ReplicaAddresses) -> Self {
         Self {
@@ -255,12 +238,10 @@ impl NodeConfig {
             replica_key: "replica.key".into(),
             link_key: "link.key".into(),
             durability: Durability::default(),
-            placement: Placement::default(),
             disk: DiskLimits::default(),
-            record: false,
             log: tracing::Level::INFO,
             local_params: toml::Table::new(),
-            origin: None,
+            origin: Source::of(NODE_FILE, "").origin(),
         }
     }
 
@@ -273,12 +254,12 @@ impl NodeConfig {
         Self::read(&Source::read(file)?, ClusterConfig::load)
     }
 
-    /// This configuration as a node reads it from its file: what would be wrong with the file is an error here.
+    /// Returns this configuration as a node reads it from its file: a problem of the file is an error.
     ///
     /// # Errors
     /// As [`NodeConfig::load`].
     pub fn as_read(&self) -> Result<Self, ConfigError> {
-        Self::read(&Source::of("node.toml", &self.to_toml()), |_| Ok(self.cluster.clone()))
+        Self::read(&Source::of(NODE_FILE, &self.to_toml()), |_| Ok(self.cluster.clone()))
     }
 
     fn read(
@@ -294,12 +275,11 @@ impl NodeConfig {
             id: ReplicaId(id),
             cluster_file,
             data_dir: origin.resolve(&root.path(&DATA_DIR)?),
-            listen_peers: root.address(&LISTEN_PEERS, Use::Listen)?,
-            listen_clients: root.address(&LISTEN_CLIENTS, Use::Listen)?,
+            listen_peers: root.address(&LISTEN_PEERS, AddressUse::Listen)?,
+            listen_clients: root.address(&LISTEN_CLIENTS, AddressUse::Listen)?,
             replica_key: origin.resolve(&root.path(&REPLICA_KEY)?),
             link_key: origin.resolve(&root.path(&LINK_KEY)?),
             durability: root.choice(&DURABILITY, &Durability::NAMES)?,
-            placement: root.choice(&PLACEMENT, &Placement::NAMES)?,
             disk: DiskLimits {
                 disk_bytes_max: root.size(
                     &DISK_BYTES,
@@ -307,21 +287,22 @@ impl NodeConfig {
                 )?,
                 keep_bytes: root.size(&KEEP_BYTES, KEEP_BYTES_MIN..=DISK_BYTES_CEILING)?,
             },
-            record: root.value(&RECORD, "false", |value| value.as_bool().filter(|record| !record))?,
             log: root.choice(&LOG, &LOG_LEVELS)?,
             local_params: toml::Table::new(),
-            origin: None,
+            origin: origin.clone(),
         };
-        let (params, lines) = params::read(source, &mut root, config.cluster.entry, Kind::Local)?;
+        root.choice(&PLACEMENT, &[(INLINE, ())])?;
+        root.value(&RECORD, "false", |value| value.as_bool().filter(|record| !record))?;
+        let (params, lines) = params::read(source, &mut root, config.cluster.entry, ParamsKind::Local)?;
         config.local_params = params;
         origin.add(lines);
         origin.add(root.finish()?);
-        config.origin = Some(origin);
+        config.origin = origin;
         config.check()?;
         Ok(config)
     }
 
-    /// All parameters of the protocol that are set, shared and local.
+    /// Returns the parameters of the protocol that are set, shared and local.
     #[must_use]
     pub fn params(&self) -> toml::Table {
         let mut params = self.cluster.params.clone();
@@ -329,13 +310,13 @@ impl NodeConfig {
         params
     }
 
-    /// Genesis, which decides.
+    /// Returns genesis, which contains the values that must be equal everywhere.
     #[must_use]
     pub fn genesis(&self) -> &Genesis {
         &self.cluster.genesis
     }
 
-    /// An error about a parameter of the protocol, which only the protocol can judge.
+    /// Returns an error about a parameter that only the protocol can check.
     #[must_use]
     pub fn params_error(&self, name: &str, expected: &str) -> ConfigError {
         let problem = format!("expected {expected}; correct it");
@@ -350,7 +331,7 @@ impl NodeConfig {
         }
     }
 
-    /// Reads the private keys, which must be the listed ones.
+    /// Reads the private keys, which must be those that `cluster.toml` lists.
     ///
     /// # Errors
     /// Fails when a file cannot be read, is readable by others, or holds another key than `cluster.toml` lists.
@@ -402,24 +383,10 @@ impl NodeConfig {
         None
     }
 
-    /// An error about a field of this file.
+    /// Returns an error about a field of this file.
     #[must_use]
     pub fn error(&self, field: &str, problem: impl Into<String>) -> ConfigError {
-        match &self.origin {
-            Some(origin) => origin.error(field, problem),
-            None => ConfigError {
-                file: "node.toml".into(),
-                line: None,
-                field: field.to_owned(),
-                problem: problem.into(),
-            },
-        }
-    }
-
-    /// The file that this was read from.
-    #[must_use]
-    pub fn file(&self) -> Option<&Path> {
-        self.origin.as_ref().map(Origin::file)
+        self.origin.error(field, problem)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -447,10 +414,10 @@ impl NodeConfig {
         Ok(())
     }
 
-    /// The file, with every field explained.
+    /// Returns the file, with an explanation of each field.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        let mut out = Writer::new();
+        let mut out = TomlWriter::new();
         let cluster = self.cluster.cluster_id();
         out.comment(&format!("Node of replica {} in Quorate cluster {cluster}.", self.id));
         out.gap();
@@ -462,17 +429,17 @@ impl NodeConfig {
         out.text(&REPLICA_KEY, self.replica_key.display());
         out.text(&LINK_KEY, self.link_key.display());
         out.text(&DURABILITY, self.durability.name());
-        out.text(&PLACEMENT, self.placement.name());
+        out.text(&PLACEMENT, INLINE);
         out.size(&DISK_BYTES, self.disk.disk_bytes_max);
         out.size(&KEEP_BYTES, self.disk.keep_bytes);
-        out.value(&RECORD, self.record);
+        out.value(&RECORD, false);
         out.text(&LOG, name_of(&LOG_LEVELS, self.log));
         self.write_params(&mut out);
         out.finish()
     }
 
     /// Writes the parameters that are set, and as comments the defaults of the rest.
-    fn write_params(&self, out: &mut Writer) {
+    fn write_params(&self, out: &mut TomlWriter) {
         let spec = &self.cluster.entry.spec;
         let defaults = params::defaults(self.cluster.entry);
         let local: Vec<(&String, &toml::Value)> =
@@ -492,7 +459,7 @@ impl NodeConfig {
     }
 }
 
-/// Whether two listeners would collide.
+/// Whether two listeners would use the same port of the same address.
 fn same_socket(a: SocketAddr, b: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     a.port() == b.port() && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))

@@ -6,41 +6,41 @@ use quorate_client::config::reader::{Section, Source};
 use quorate_consensus::Entry;
 use std::collections::BTreeMap;
 
-/// Which of a protocol's parameters may stand in a file.
+/// The kind of parameters that a file may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Those that must be equal everywhere, all of them: the identity of the cluster must not depend on the
-    /// defaults of a version.
+pub(super) enum ParamsKind {
+    /// Parameters that must be equal everywhere. The file must have all of them, because the identity of the cluster must not
+    /// depend on the defaults of a version.
     Shared,
-    /// The others; those that are missing have their defaults.
+    /// The other parameters; a missing one has its default.
     Local,
 }
 
-/// Path of the table of a protocol's parameters, under its own name.
+/// Returns the path of the table of a protocol's parameters, under its own name.
 pub(super) fn table_path(entry: &Entry) -> String {
     format!("protocol.{}", entry.spec.name)
 }
 
-/// The parameters that a file may set, with their defaults: those for the simulator alone are not among them.
+/// Returns the parameters that a file may set, with their defaults. Those for the simulator alone are left out.
 pub(crate) fn defaults(entry: &Entry) -> toml::Table {
     let mut defaults = (entry.params)().unwrap_or_default();
     defaults.retain(|name, _| !entry.exam_only.contains(&name));
     defaults
 }
 
-/// Reads the parameters of one kind out of the file's `[protocol.<name>]`. Whichever name that is, the lines of fields are
-/// told under the protocol's own.
+/// Reads the parameters of one kind from the file's `[protocol.<name>]`. The returned lines of fields are under the
+/// protocol's own name, for any name in the file.
 pub(super) fn read(
     source: &Source,
     root: &mut Section<'_>,
     entry: &Entry,
-    kind: Kind,
+    kind: ParamsKind,
 ) -> Result<(toml::Table, BTreeMap<String, usize>), ConfigError> {
     let (mut lines, mut taken) = (BTreeMap::new(), toml::Table::new());
     let mut table = entry.spec.name.to_string();
     let defaults = defaults(entry);
     let is_shared = |name: &str| entry.spec.shared_params.contains(&name);
-    let wanted = |param: &str| is_shared(param) == (kind == Kind::Shared);
+    let wanted = |param: &str| is_shared(param) == (kind == ParamsKind::Shared);
     if let Some(mut protocols) = root.optional("protocol")? {
         table = table_of(&protocols, entry)?.unwrap_or(table);
         if let Some(mut section) = protocols.section_named(&table)? {
@@ -74,7 +74,7 @@ pub(super) fn read(
         lines.append(&mut protocols.finish()?);
     }
     let missing = defaults.iter().find(|(param, _)| wanted(param) && !taken.contains_key(*param));
-    if let Some((param, default)) = missing.filter(|_| kind == Kind::Shared) {
+    if let Some((param, default)) = missing.filter(|_| kind == ParamsKind::Shared) {
         let expected = article(default);
         let problem = format!(
             "missing in [protocol.{table}]; expected {expected}; add, for example, {param} = {default}"
@@ -84,7 +84,7 @@ pub(super) fn read(
     Ok((taken, lines))
 }
 
-/// Which table of the file is the protocol's, if one is.
+/// Returns the name of the table of this protocol in the file, if the file has one.
 fn table_of(protocols: &Section<'_>, entry: &Entry) -> Result<Option<String>, ConfigError> {
     let name = entry.spec.name;
     let mut tables = protocols.names();
@@ -94,20 +94,19 @@ fn table_of(protocols: &Section<'_>, entry: &Entry) -> Result<Option<String>, Co
         return Err(protocols.error_at(other, problem));
     }
     if let [one, other, ..] = tables.as_slice() {
-        let problem = format!("the same protocol as {one}; move what stands here to [protocol.{one}]");
+        let problem = format!("the same protocol as {one}; move its fields to [protocol.{one}]");
         return Err(protocols.error_at(other, problem));
     }
     Ok(tables.pop())
 }
 
-/// Whether the protocol's own type can hold the value: a count cannot be negative. Whether it is in range, only
-/// an open protocol can tell.
+/// Whether the protocol's own type can hold the value: a count cannot be negative. Only an open protocol checks the range.
 fn fits(entry: &Entry, param: &str, value: &toml::Value) -> bool {
     let alone = toml::Table::from_iter([(param.to_owned(), value.clone())]);
     (entry.synchrony)(&alone).is_ok()
 }
 
-/// The values as they are; the sections know only where they stand.
+/// Returns the values of a table. A section gives only their lines.
 fn values(source: &Source, name: &str) -> toml::Table {
     let root: toml::Table = source.text().parse().unwrap_or_default();
     let table =
@@ -115,12 +114,19 @@ fn values(source: &Source, name: &str) -> toml::Table {
     table.cloned().unwrap_or_default()
 }
 
-fn unknown(param: &str, defaults: &toml::Table, is_shared: &dyn Fn(&str) -> bool, kind: Kind) -> String {
+fn unknown(
+    param: &str,
+    defaults: &toml::Table,
+    is_shared: &dyn Fn(&str) -> bool,
+    kind: ParamsKind,
+) -> String {
     match (defaults.contains_key(param), kind) {
-        (true, Kind::Shared) => "a value of each node; move it to [protocol] of node.toml".to_owned(),
-        (true, Kind::Local) => "must be equal at all nodes; remove it here, cluster.toml has it".to_owned(),
+        (true, ParamsKind::Shared) => "a value of each node; move it to [protocol] of node.toml".to_owned(),
+        (true, ParamsKind::Local) => {
+            "must be equal at all nodes; remove it here, cluster.toml has it".to_owned()
+        }
         (false, _) => {
-            let allowed = defaults.keys().filter(|name| is_shared(name) == (kind == Kind::Shared));
+            let allowed = defaults.keys().filter(|name| is_shared(name) == (kind == ParamsKind::Shared));
             let allowed: Vec<&str> = allowed.map(String::as_str).collect();
             let allowed = if allowed.is_empty() {
                 "nothing".to_owned()

@@ -1,8 +1,8 @@
-//! `--set NAME=VALUE`: what a new cluster is made with instead of defaults.
+//! `--set NAME=VALUE`: settings of a new cluster that replace defaults.
 
 use super::cluster::ClusterConfig;
 use super::node::DiskLimits;
-use super::params::{self, Kind};
+use super::params::{self, ParamsKind};
 use crate::exit::Failure;
 use quorate_client::config::fields::{GENESIS, limit_names};
 use quorate_client::config::reader::Source;
@@ -15,7 +15,7 @@ use std::str::FromStr;
 #[derive(Clone, PartialEq, Debug, Default, clap::Args)]
 pub struct Settings {
     /// A limit of the cluster or of its nodes, or a parameter of the protocol, by its name in cluster.toml or node.toml,
-    /// that is not to have its default: block_requests_max=400, keep_bytes=64MiB; once for each
+    /// with a value that replaces its default: block_requests_max=400, keep_bytes=64MiB; once for each
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<Setting>,
 }
@@ -36,7 +36,7 @@ impl FromStr for Setting {
         if name.is_empty() || value.is_empty() {
             return Err("expected NAME=VALUE, for example block_requests_max=400".to_owned());
         }
-        // A word that is no value of TOML is a text: avoiding, 256KiB.
+        // A word that is no TOML value is a text: avoiding, 256KiB.
         let read: Option<toml::Table> = format!("value = {value}").parse().ok();
         let read = read.filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
         let value = read.unwrap_or_else(|| toml::Value::String(value.to_owned()));
@@ -53,16 +53,16 @@ impl fmt::Display for Setting {
 /// A cluster with its settings applied.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// Its shared configuration.
+    /// The shared configuration.
     pub cluster: ClusterConfig,
-    /// The protocol's parameters that its nodes choose.
+    /// The parameters of the protocol that its nodes choose.
     pub local_params: toml::Table,
     /// Limits on the disk space of its nodes.
     pub disk: DiskLimits,
 }
 
 impl Settings {
-    /// The cluster with these settings, which is another one.
+    /// Returns the cluster with these settings, which has another identity.
     ///
     /// # Errors
     /// Fails when there is no such field, it cannot have this value, or it is set twice.
@@ -73,7 +73,7 @@ impl Settings {
         }
         let names: BTreeSet<&str> = self.set.iter().map(|setting| setting.name.as_str()).collect();
         if names.len() < self.set.len() {
-            return Err(Failure::usage("--set: a name stands there twice; leave one of them out"));
+            return Err(Failure::usage("--set: a name is given twice; remove one of them"));
         }
         let mut root: toml::Table = cluster.to_toml().parse().map_err(Failure::run)?;
         let protocol = cluster.entry.spec.name.as_str();
@@ -110,7 +110,7 @@ impl Settings {
         let text = toml::Table::from_iter([("protocol".to_owned(), toml::Value::Table(text))]).to_string();
         let source = Source::of("node.toml", &text);
         let mut root = source.parse().map_err(wrong)?;
-        let (local, _) = params::read(&source, &mut root, cluster.entry, Kind::Local).map_err(wrong)?;
+        let (local, _) = params::read(&source, &mut root, cluster.entry, ParamsKind::Local).map_err(wrong)?;
         let ClusterConfig { genesis, entry, params, links, replicas, .. } = made;
         let cluster = ClusterConfig::new(genesis, entry, params, links, replicas);
         Ok(Applied { cluster, local_params: local, disk })

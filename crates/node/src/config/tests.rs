@@ -1,4 +1,4 @@
-use super::params::{self, Kind};
+use super::params::{self, ParamsKind};
 use super::*;
 use crate::exit::Failure;
 use crate::layout::node_file;
@@ -39,9 +39,9 @@ fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failu
     (folder, testnet)
 }
 
-/// Limits and parameters of either file, by their names in it: in the files, and in the identity.
+/// Limits and parameters of either file have their names in it. They are in the files and in the identity.
 #[test]
-fn a_cluster_is_made_with_what_is_set() {
+fn cluster_is_made_with_its_settings() {
     let set =
         ["leader_policy = round-robin", "block_requests_max=400", "d0_ms=700", "block_bytes_max=\"1MiB\""];
     let (folder, testnet) = testnet_with("hotstuff", &set);
@@ -57,9 +57,9 @@ fn a_cluster_is_made_with_what_is_set() {
     assert!(quorate_storage::folder::open(&data, &node.cluster.identity(ReplicaId(2))).is_ok());
 }
 
-/// An absent leader is left out unless the settings say otherwise, and a cluster keeps the settings that it was made with.
+/// The default leader policy avoids an absent leader, and a cluster keeps the settings that it was made with.
 #[test]
-fn new_clusters_leave_out_leaders_that_are_away() {
+fn new_clusters_avoid_absent_leaders() {
     for entry in quorate_protocols::REGISTRY.iter().filter(|entry| entry.spec.rotates_leaders) {
         let has_policy = (entry.params)().unwrap().contains_key("leader_policy");
         let (folder, testnet) = testnet_with(entry.spec.name.as_str(), &[]);
@@ -74,8 +74,8 @@ fn new_clusters_leave_out_leaders_that_are_away() {
         fs::write(&file, text.replace("\"avoiding\"", "\"round-robin\"")).unwrap();
         let old = ClusterConfig::load(&file).unwrap();
         assert_eq!(old.params["leader_policy"].as_str(), Some("round-robin"));
-        assert_ne!(old.cluster_id(), made.cluster_id(), "it stands in genesis");
-        // No version decides it for a cluster that does not say it.
+        assert_ne!(old.cluster_id(), made.cluster_id(), "the policy is part of genesis");
+        // A cluster file without it is refused: no version of the program adds its default.
         let without: Vec<&str> = text.lines().filter(|line| !line.starts_with("leader_policy")).collect();
         fs::write(&file, without.join("\n")).unwrap();
         let error = ClusterConfig::load(&file).unwrap_err().to_string();
@@ -83,9 +83,9 @@ fn new_clusters_leave_out_leaders_that_are_away() {
     }
 }
 
-/// A long name says nothing else than the one that is signed, and errors about parameters name their line all the same.
+/// A long name has the same meaning as the signed one, and errors about parameters name their line for both.
 #[test]
-fn a_cluster_is_the_same_by_whichever_name_its_protocol_has() {
+fn cluster_has_the_same_identity_for_each_name_of_its_protocol() {
     let (folder, testnet) = testnet_with("sync-hotstuff-rotating", &["delta_ms=70"]);
     let testnet = testnet.unwrap();
     assert_eq!(testnet.cluster.genesis.protocol.as_str(), "sync-hotstuff-rr");
@@ -102,7 +102,7 @@ fn a_cluster_is_the_same_by_whichever_name_its_protocol_has() {
         let cluster = ClusterConfig::load(&file).unwrap();
         assert_eq!(cluster.genesis, testnet.cluster.genesis);
         assert_eq!(cluster.cluster_id(), testnet.cluster.cluster_id());
-        assert_eq!(cluster.to_toml(), text, "it is written with the name that is signed");
+        assert_eq!(cluster.to_toml(), text, "the file has the signed name");
         let error = NodeConfig::load(&node).unwrap().params_error("delta_ms", "less");
         let named = (error.line, error.field.as_str());
         assert_eq!(named, (Some(line), "protocol.sync-hotstuff-rr.delta_ms"), "{error}");
@@ -111,7 +111,7 @@ fn a_cluster_is_the_same_by_whichever_name_its_protocol_has() {
     fs::write(&file, both).unwrap();
     let error = ClusterConfig::load(&file).unwrap_err();
     assert_eq!(error.field, "protocol.sync-hotstuff-rr");
-    assert!(error.problem.contains("move what stands here to [protocol.sync-hotstuff-rotating]"), "{error}");
+    assert!(error.problem.contains("move its fields to [protocol.sync-hotstuff-rotating]"), "{error}");
 }
 
 /// The file of a protocol that rests on a bound names the page about it.
@@ -144,7 +144,7 @@ fn wrong_setting_is_refused_and_leaves_no_file() {
         let (folder, made) = testnet_with("hotstuff", &[set]);
         let error = made.unwrap_err().to_string();
         assert!(error.starts_with(problem), "{set}: {error}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left");
     }
     assert!("leader_policy".parse::<Setting>().is_err());
     assert!("=3".parse::<Setting>().is_err());
@@ -187,7 +187,7 @@ fn client_reads_the_cluster_that_a_node_reads() {
 }
 
 #[test]
-fn the_identity_does_not_depend_on_how_the_file_is_written() {
+fn identity_does_not_depend_on_addresses_and_layout_of_the_file() {
     let (folder, testnet) = testnet();
     let file = folder.path().join("cluster.toml");
     let text = fs::read_to_string(&file).unwrap();
@@ -199,9 +199,9 @@ fn the_identity_does_not_depend_on_how_the_file_is_written() {
     assert_eq!(cluster.cluster_id(), testnet.cluster.cluster_id(), "addresses and layout are no part of it");
 }
 
-/// The names of the fields of every table are in the table's error message, so nobody has to look them up.
+/// The error message of a table has the names of its fields, so that users need not search for them.
 #[test]
-fn an_unknown_field_is_answered_with_the_known_ones() {
+fn error_about_an_unknown_field_names_the_known_ones() {
     let (folder, _) = testnet();
     let file = node_file(folder.path(), ReplicaId(2));
     let text = fs::read_to_string(&file).unwrap();
@@ -245,76 +245,76 @@ fn with_shared() -> Entry {
     entry
 }
 
-fn read_params(text: &str, kind: Kind) -> Result<toml::Table, ConfigError> {
+fn read_params(text: &str, kind: ParamsKind) -> Result<toml::Table, ConfigError> {
     let source = Source::of("f.toml", text);
     let mut root = source.parse().unwrap();
     params::read(&source, &mut root, &with_shared(), kind).map(|(params, _)| params)
 }
 
 #[test]
-fn shared_parameters_stand_in_the_cluster_file_and_nowhere_else() {
+fn shared_parameters_belong_to_the_cluster_file_alone() {
     let good = "[protocol.pbft]\nblocks_in_flight = 3\n";
-    assert_eq!(read_params(good, Kind::Shared).unwrap().to_string(), "blocks_in_flight = 3\n");
+    assert_eq!(read_params(good, ParamsKind::Shared).unwrap().to_string(), "blocks_in_flight = 3\n");
     for (text, kind, line, field, problem) in [
         (
             "",
-            Kind::Shared,
+            ParamsKind::Shared,
             1,
             "protocol",
             "missing in [protocol.pbft]; expected a whole number; add, for example, blocks_in_flight = 8",
         ),
-        ("[protocol.pbft]\n", Kind::Shared, 1, "protocol", "missing in [protocol.pbft]"),
-        (good, Kind::Local, 2, "protocol.pbft.blocks_in_flight", "must be equal at all nodes"),
+        ("[protocol.pbft]\n", ParamsKind::Shared, 1, "protocol", "missing in [protocol.pbft]"),
+        (good, ParamsKind::Local, 2, "protocol.pbft.blocks_in_flight", "must be equal at all nodes"),
         (
             "[protocol.pbft]\nstatus_ms = 5\n",
-            Kind::Shared,
+            ParamsKind::Shared,
             2,
             "protocol.pbft.status_ms",
             "a value of each node",
         ),
         (
             "[protocol.pbft]\n\nspeed = 5\n",
-            Kind::Local,
+            ParamsKind::Local,
             3,
             "protocol.pbft.speed",
             "unknown field; expected one of cap_ms, idle_status_ms, status_ms, t0_ms, treq_ms",
         ),
         (
             "[protocol.pbft]\nleaders = [0, 1]\n",
-            Kind::Local,
+            ParamsKind::Local,
             2,
             "protocol.pbft.leaders",
             "only the simulator may set this; remove it",
         ),
         (
             "[protocol.pbft]\nleaders = []\n",
-            Kind::Shared,
+            ParamsKind::Shared,
             2,
             "protocol.pbft.leaders",
             "only the simulator may set this; remove it",
         ),
         (
             "[protocol.pbft]\nblocks_in_flight = \"3\"\n",
-            Kind::Shared,
+            ParamsKind::Shared,
             2,
             "protocol.pbft.blocks_in_flight",
             "expected a whole number",
         ),
         (
             "[protocol.echo]\nx = 1\n",
-            Kind::Local,
+            ParamsKind::Local,
             1,
             "protocol.echo",
             "another protocol; this cluster runs pbft",
         ),
-        ("protocol = 3\n", Kind::Local, 1, "protocol", "expected a table, found 3"),
+        ("protocol = 3\n", ParamsKind::Local, 1, "protocol", "expected a table, found 3"),
     ] {
         let error = read_params(text, kind).unwrap_err();
         assert_eq!((error.line, error.field.as_str()), (Some(line), field), "{text}");
         assert!(error.problem.contains(problem), "{text}: {error}");
     }
     assert_eq!(
-        read_params("[protocol.pbft]\nstatus_ms = 50\n", Kind::Local).unwrap().to_string(),
+        read_params("[protocol.pbft]\nstatus_ms = 50\n", ParamsKind::Local).unwrap().to_string(),
         "status_ms = 50\n"
     );
 }

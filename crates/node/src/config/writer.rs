@@ -1,15 +1,15 @@
-//! Writing configuration files in which every field is explained.
+//! A writer of configuration files with an explanation of each field.
 
 use quorate_client::config::reader::Field;
 use quorate_client::config::show_size;
 use std::fmt::{Display, Write};
 
-/// The text of a file that is being made.
-pub(super) struct Writer {
+/// A writer of the text of one file.
+pub(super) struct TomlWriter {
     text: String,
 }
 
-impl Writer {
+impl TomlWriter {
     pub(super) fn new() -> Self {
         Self { text: String::new() }
     }
@@ -33,40 +33,40 @@ impl Writer {
         self.line(format_args!("[{name}]"));
     }
 
-    /// Text that is TOML already.
+    /// Writes text that is TOML already.
     pub(super) fn raw(&mut self, text: &str) {
         self.line(text.trim_end());
     }
 
-    /// A field with its explanation.
+    /// Writes a field with its explanation.
     pub(super) fn value(&mut self, field: &Field, value: impl Display) {
         self.comment(field.about);
         self.bare(field, value);
     }
 
-    /// A field with its explanation; its value is text.
+    /// Writes a field with its explanation; its value is text.
     pub(super) fn text(&mut self, field: &Field, value: impl Display) {
         self.comment(field.about);
         self.bare_text(field, value);
     }
 
-    /// A field with its explanation; its value is a list of texts.
+    /// Writes a field with its explanation; its value is a list of texts.
     pub(super) fn texts(&mut self, field: &Field, values: &[impl Display]) {
         let values: Vec<String> = values.iter().map(quote).collect();
         self.value(field, format_args!("[{}]", values.join(", ")));
     }
 
-    /// A field with its explanation; its value is a number of bytes.
+    /// Writes a field with its explanation; its value is a number of bytes.
     pub(super) fn size(&mut self, field: &Field, bytes: impl Into<u64>) {
         self.text(field, show_size(bytes.into()));
     }
 
-    /// A field without its explanation.
+    /// Writes a field without its explanation.
     pub(super) fn bare(&mut self, field: &Field, value: impl Display) {
         self.line(format_args!("{} = {value}", field.name));
     }
 
-    /// A field without its explanation; its value is text.
+    /// Writes a field without its explanation; its value is text.
     pub(super) fn bare_text(&mut self, field: &Field, value: impl Display) {
         self.bare(field, quote(&value));
     }

@@ -1,4 +1,4 @@
-//! Why a child has ended: the signal or the exit code, and what this very process has said of it.
+//! The cause of a child's end: the signal or the exit code, and the report of the child in its log.
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP};
 use signal_hook::low_level::signal_name;
@@ -8,16 +8,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
-/// Of a log's end so much is looked at.
+/// The number of bytes at the end of a log that are read.
 const LOG_TAIL_BYTES: u64 = 16 << 10;
-/// Signals that a process brings on itself, and may have said something about.
+/// Signals that a process causes itself, so that its log may have a report.
 const OWN_SIGNALS: [i32; 7] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP];
 /// The beginning of the line with which a command reports its failure.
 const ERROR: &str = "error: ";
 
-/// Returns the end of a child, and its cause as far as its log has it from byte `start` on.
+/// Describes the end of a child, and its cause as far as its log has it from byte `start` on.
 pub(super) fn of(status: Option<ExitStatus>, log: &Path, start: u64) -> String {
-    let Some(status) = status else { return "(nobody knows how)".to_owned() };
+    let Some(status) = status else { return "(the system reports no status)".to_owned() };
     if let Some(signal) = status.signal() {
         let name = signal_name(signal).map_or(String::new(), |name| format!(", {name}"));
         if !OWN_SIGNALS.contains(&signal) {
@@ -25,24 +25,24 @@ pub(super) fn of(status: Option<ExitStatus>, log: &Path, start: u64) -> String {
                 if signal == SIGKILL { ": somebody killed it, or the system ran out of memory" } else { "" };
             return format!("(signal {signal}{name}){by}");
         }
-        let said = said(log, start).map_or(String::new(), |said| format!(": {said}"));
-        return format!("(signal {signal}{name}){said}");
+        let report = report(log, start).map_or(String::new(), |report| format!(": {report}"));
+        return format!("(signal {signal}{name}){report}");
     }
     let code = status.code().map_or("unknown".to_owned(), |code| code.to_string());
-    match said(log, start) {
-        Some(said) => format!("(exit code {code}): {said}"),
-        None => format!("(exit code {code}) and has said nothing in {}", log.display()),
+    match report(log, start) {
+        Some(report) => format!("(exit code {code}): {report}"),
+        None => format!("(exit code {code}) without a report in {}", log.display()),
     }
 }
 
-/// The report of a process about its own end: its error, else its panic, else its last line.
-pub(super) fn said(log: &Path, start: u64) -> Option<String> {
+/// Returns the report of a process about its end: its error, else its panic, else its last line.
+pub(super) fn report(log: &Path, start: u64) -> Option<String> {
     let text = tail(log, start)?;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if let Some(error) = lines.iter().rev().find_map(|line| line.strip_prefix(ERROR)) {
         return Some(error.to_owned());
     }
-    // Its text follows in the next line, and advice on backtraces after that.
+    // The next line has the text of the panic; advice on backtraces follows.
     let panic = lines.iter().rposition(|line| line.starts_with("thread ") && line.contains("panicked at"));
     if let Some(at) = panic {
         return Some(lines.iter().skip(at).take(2).copied().collect::<Vec<_>>().join(" "));
@@ -50,7 +50,7 @@ pub(super) fn said(log: &Path, start: u64) -> Option<String> {
     lines.last().map(|line| (*line).to_owned())
 }
 
-/// The end of a file, from `start` at the earliest.
+/// Returns the end of a file, from `start` at the earliest.
 fn tail(path: &Path, start: u64) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();

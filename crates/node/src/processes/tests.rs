@@ -1,4 +1,4 @@
-//! With a script in the place of the program: it does what the file `does` in the node's folder says.
+//! Tests with a script in the place of the program: it runs the file `does` in the node's folder.
 
 use super::*;
 use tempfile::TempDir;
@@ -6,16 +6,16 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 const IDS: [ReplicaId; 3] = [ReplicaId(0), ReplicaId(1), ReplicaId(2)];
 
-struct Stage {
+struct ScriptedNodes {
     folder: TempDir,
     processes: Processes,
 }
 
-/// A program that does what the file `does` beside a node's configuration says. `$3` is the configuration.
+/// Writes a program that runs the file `does` in the folder of a node's configuration, which is `$3`.
 pub(crate) fn program(folder: &Path) -> PathBuf {
     let program = folder.join("program");
-    // Written by another process: a file that this one has open for writing cannot be executed by any child
-    // that another test forks meanwhile.
+    // Another process writes the file: while this one has it open for writing, a child that another test forks could not
+    // execute it.
     let text = "#!/bin/sh\n. \"$(dirname \"$3\")/does\"\n";
     let write = "printf %s \"$1\" > \"$2\" && chmod 700 \"$2\"";
     let status = Command::new("sh").args(["-c", write, "sh", text]).arg(&program).status().unwrap();
@@ -23,8 +23,8 @@ pub(crate) fn program(folder: &Path) -> PathBuf {
     program
 }
 
-/// Nodes that run these lines of shell.
-fn stage(does: [&str; 3]) -> Stage {
+/// Returns nodes that run these lines of shell.
+fn stage(does: [&str; 3]) -> ScriptedNodes {
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path());
     for (id, does) in IDS.iter().zip(does) {
@@ -33,10 +33,10 @@ fn stage(does: [&str; 3]) -> Stage {
         fs::write(node.join("does"), does).unwrap();
     }
     let processes = Processes::new(program, folder.path(), IDS, false);
-    Stage { folder, processes }
+    ScriptedNodes { folder, processes }
 }
 
-impl Stage {
+impl ScriptedNodes {
     fn next(&mut self) -> Event {
         self.processes.next_event(Instant::now().checked_add(PATIENCE)).expect("nothing happens")
     }
@@ -46,7 +46,7 @@ impl Stage {
     }
 }
 
-/// Serves until it is killed: reads from a pipe that nobody writes to.
+/// Serves until it is killed: reads from a pipe without a writer.
 const SERVE: &str = "echo ready; mkfifo \"$3.pipe\"; exec cat \"$3.pipe\"";
 /// The same, for a second start.
 const SERVE_AGAIN: &str = "echo ready; exec cat \"$3.pipe\"";
@@ -82,7 +82,7 @@ fn nodes_serve_are_killed_and_start_again() {
     assert!(last.iter().all(|pid| !is_alive(*pid)));
 }
 
-/// The reported end of a node that runs these lines of shell, where an earlier process has written to the log.
+/// Returns the reported end of a node that runs these lines of shell. An earlier process has written to its log.
 fn ended(does: &str) -> (Option<i32>, String) {
     let mut stage = stage([SERVE, does, SERVE]);
     let log = node_folder(stage.folder.path(), IDS[1]).join(LOG_FILE);
@@ -95,7 +95,7 @@ fn ended(does: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_node_that_ends_by_itself_is_reported_with_its_error() {
+fn node_that_ends_by_itself_is_reported_with_its_error() {
     let (code, line) = ended("echo early >&2; echo 'error: all is lost' >&2; echo late >&2; exit 2");
     assert_eq!((code, line.as_str()), (Some(2), "(exit code 2): all is lost"));
     let (_, line) = ended("echo early >&2; echo '  last words ' >&2; exit 3");
@@ -105,11 +105,11 @@ fn a_node_that_ends_by_itself_is_reported_with_its_error() {
     let (_, line) = ended(&format!("{{ {panic}; }} >&2; exit 101"));
     assert_eq!(line, "(exit code 101): thread 'main' (7) panicked at a.rs:1:2: no such thing");
     let (code, line) = ended("exit 0");
-    assert_eq!((code, line.as_str()), (Some(0), "(exit code 0) and has said nothing in DIR/node1/node.log"));
+    assert_eq!((code, line.as_str()), (Some(0), "(exit code 0) without a report in DIR/node1/node.log"));
 }
 
 #[test]
-fn a_node_that_a_signal_ends_is_reported_with_the_signal() {
+fn node_that_a_signal_ends_is_reported_with_the_signal() {
     let by = "somebody killed it, or the system ran out of memory";
     let (code, line) = ended("echo 'WARN stood still' >&2; kill -KILL $$");
     assert_eq!((code, line), (None, format!("(signal 9, SIGKILL): {by}")));
@@ -140,7 +140,7 @@ fn waiting_ends_with_a_reason() {
 }
 
 #[test]
-fn dropping_leaves_no_process_behind() {
+fn dropped_processes_leave_no_child_behind() {
     let mut stage = stage([SERVE, SERVE, SERVE]);
     stage.processes.start_all().unwrap();
     stage.processes.wait_ready(&IDS, PATIENCE).unwrap();
@@ -150,7 +150,7 @@ fn dropping_leaves_no_process_behind() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn missing_program_is_named() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(node_folder(folder.path(), IDS[0])).unwrap();
     let mut processes = Processes::new(folder.path().join("nothing"), folder.path(), [IDS[0]], false);
@@ -160,7 +160,7 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_large_log_is_put_aside() {
+fn large_log_is_renamed() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join(LOG_FILE);
     File::create(&log).unwrap().set_len(LOG_BYTES_MAX + 1).unwrap();
@@ -176,9 +176,9 @@ fn the_last_line_of_any_log_is_found() {
     for (text, expected) in [("", None), ("\n\n", None), ("one", Some("one")), ("one\ntwo\n\n", Some("two"))]
     {
         fs::write(&log, text).unwrap();
-        assert_eq!(cause::said(&log, 0).as_deref(), expected);
+        assert_eq!(cause::report(&log, 0).as_deref(), expected);
     }
     fs::write(&log, format!("{}\nlast\n", "x".repeat(1 << 20))).unwrap();
-    assert_eq!(cause::said(&log, 0).as_deref(), Some("last"));
-    assert_eq!(cause::said(&folder.path().join("none"), 0), None);
+    assert_eq!(cause::report(&log, 0).as_deref(), Some("last"));
+    assert_eq!(cause::report(&folder.path().join("none"), 0), None);
 }

@@ -1,25 +1,25 @@
 //! Compares the time of executed blocks with the own clock.
 //!
-//! The leader writes its clock into a block, and the application's time follows that in steps of 10 s at most and never
-//! goes back: see `quorate_app::At::time_ns`. So a wrong clock of one leader stays with the application for long.
+//! The leader writes its clock into a block. The application's time follows in steps of at most 10 s and never goes back:
+//! see `quorate_app::At::time_ns`. So the application keeps the wrong time of one leader for long.
 //!
-//! A block from the future is wrong whenever it is looked at. One from the past may only have been on its way, or the
-//! cluster was idle: that is an alarm only where it has lasted.
+//! A block from the future is always wrong. A block from the past may have been delayed, or the cluster was idle: it is
+//! an alarm only after it has lasted.
 
-use super::alarms::LogLine;
-use super::rare::{Rare, of_how_many};
+use super::log_lines::{LineLimiter, LogLine};
 use quorate_host::Stamp;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 
-/// Times that differ by more are wrong.
+/// The difference from the own clock above which a time is wrong.
 const OFF_NS: u64 = 10_000_000_000;
-/// Being behind is wrong when it has lasted so long.
+/// The duration after which a time behind the own clock is wrong.
 const BEHIND_FOR_NS: u64 = 60_000_000_000;
-/// A leader that has proposed nothing for so long, while others did, is not accused any more.
+/// The time after which the alarm about a leader ends that proposes nothing while others do.
 const FORGET_NS: u64 = 600_000_000_000;
 
-/// A time's position relative to the own clock.
+/// The position of a time relative to the own clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Offset {
     Right,
@@ -37,10 +37,6 @@ impl Offset {
         }
     }
 
-    fn is_like(self, other: Self) -> bool {
-        matches!((self, other), (Self::Ahead(_), Self::Ahead(_)) | (Self::Behind(_), Self::Behind(_)))
-    }
-
     fn text(self) -> String {
         match self {
             Self::Right => "right".to_owned(),
@@ -50,7 +46,7 @@ impl Offset {
     }
 }
 
-/// A span as people say it.
+/// Formats a span for people.
 fn span(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
@@ -61,87 +57,98 @@ fn span(ns: u64) -> String {
     }
 }
 
-/// A time that is off.
+/// A wrong time.
 #[derive(Clone, Copy, Debug)]
-struct Off {
+struct WrongTime {
     offset: Offset,
     since: Time,
-    /// When it was compared last.
+    /// The time of the last comparison.
     latest: Time,
-    /// The leader of the block at which it was seen first.
+    /// The leader of the first block with it.
     first: ReplicaId,
 }
 
-impl Off {
+impl WrongTime {
     fn is_alarm(&self) -> bool {
         matches!(self.offset, Offset::Ahead(_)) || self.latest.since(self.since) >= BEHIND_FOR_NS
     }
 }
 
-/// Lines for the log.
-enum News {
-    /// It has begun; so many times since the last such line.
-    Begun(Off, u64),
+/// A change that needs a line in the log.
+enum Change {
+    /// The time is wrong now; the text gives the number of changes since the last such line.
+    Begun(WrongTime, String),
     Over,
 }
 
-/// One time that is compared again and again.
-#[derive(Debug, Default)]
-struct Watch {
-    off: Option<Off>,
-    lines: Rare,
-    is_told: bool,
+impl Change {
+    fn line(&self, begun: impl FnOnce(&WrongTime) -> String, over: String) -> LogLine {
+        match self {
+            Self::Begun(wrong, often) => LogLine::Warn(format!("{}{often}", begun(wrong))),
+            Self::Over => LogLine::Info(over),
+        }
+    }
 }
 
-impl Watch {
-    fn see(&mut self, now: Time, offset: Offset, proposer: ReplicaId) -> Option<News> {
+/// A time that is compared for each block.
+#[derive(Debug, Default)]
+struct ComparedTime {
+    wrong: Option<WrongTime>,
+    lines: LineLimiter,
+    is_reported: bool,
+}
+
+impl ComparedTime {
+    fn compare(&mut self, now: Time, offset: Offset, proposer: ReplicaId) -> Option<Change> {
         if offset == Offset::Right {
             return self.end();
         }
-        let off = match self.off {
-            Some(old) if old.offset.is_like(offset) => Off { offset, latest: now, ..old },
+        let wrong = match self.wrong {
+            Some(old) if discriminant(&old.offset) == discriminant(&offset) => {
+                WrongTime { offset, latest: now, ..old }
+            }
             _ => {
-                self.is_told = false;
-                Off { offset, since: now, latest: now, first: proposer }
+                self.is_reported = false;
+                WrongTime { offset, since: now, latest: now, first: proposer }
             }
         };
-        self.off = Some(off);
-        if self.is_told || !off.is_alarm() {
+        self.wrong = Some(wrong);
+        if self.is_reported || !wrong.is_alarm() {
             return None;
         }
-        let count = self.lines.happened(now)?;
-        self.is_told = true;
-        Some(News::Begun(off, count))
+        let often = self.lines.count_due(now)?;
+        self.is_reported = true;
+        Some(Change::Begun(wrong, often))
     }
 
-    fn end(&mut self) -> Option<News> {
-        self.off = None;
-        std::mem::take(&mut self.is_told).then_some(News::Over)
+    fn end(&mut self) -> Option<Change> {
+        self.wrong = None;
+        std::mem::take(&mut self.is_reported).then_some(Change::Over)
     }
 
-    fn alarm(&self) -> Option<&Off> {
-        self.off.as_ref().filter(|off| off.is_alarm())
+    fn alarm(&self) -> Option<&WrongTime> {
+        self.wrong.as_ref().filter(|wrong| wrong.is_alarm())
     }
 }
 
-/// See the module.
+/// The compared times: those of each leader's blocks, and the application's.
 #[derive(Debug)]
 pub(super) struct BlockTimes {
-    /// By who has proposed the blocks: bounded by the committee.
-    leaders: BTreeMap<ReplicaId, Watch>,
-    application: Watch,
+    /// By proposer of the blocks: bounded by the committee.
+    leaders: BTreeMap<ReplicaId, ComparedTime>,
+    application: ComparedTime,
     me: ReplicaId,
 }
 
 impl BlockTimes {
-    /// As replica `me` sees them.
+    /// Returns no times, for replica `me`.
     pub(super) fn new(me: ReplicaId) -> Self {
-        Self { leaders: BTreeMap::new(), application: Watch::default(), me }
+        Self { leaders: BTreeMap::new(), application: ComparedTime::default(), me }
     }
 
-    /// A block was executed, while the own clock says `wall_ns`. What lies behind counts only where this replica
-    /// `is_current`.
-    pub(super) fn see(
+    /// Compares the times of an executed block with the own clock, which shows `wall_ns`. A time behind it counts only if
+    /// this replica `is_current`.
+    pub(super) fn check(
         &mut self,
         now: Time,
         wall_ns: u64,
@@ -154,35 +161,36 @@ impl BlockTimes {
         let counts = !(is_behind(block) || is_behind(application)) || is_current();
         let mut lines = Vec::new();
         if counts || !is_behind(block) {
-            let watch = self.leaders.entry(stamp.proposer).or_default();
-            let news = watch.see(now, block, stamp.proposer);
-            lines.extend(news.map(|news| self.of_leader(now, stamp.proposer, &news)));
+            let time = self.leaders.entry(stamp.proposer).or_default();
+            let change = time.compare(now, block, stamp.proposer);
+            lines.extend(change.map(|change| self.leader_line(now, stamp.proposer, &change)));
         }
         if counts || !is_behind(application) {
-            let news = self.application.see(now, application, stamp.proposer);
-            lines.extend(news.map(|news| self.of_application(now, &news)));
+            let change = self.application.compare(now, application, stamp.proposer);
+            lines.extend(change.map(|change| self.application_line(now, &change)));
         }
         lines.extend(self.forget(now, stamp.proposer));
         lines
     }
 
-    /// Those who do not propose any more are not accused for ever.
+    /// Ends the alarms about leaders that have proposed nothing for long.
     fn forget(&mut self, now: Time, proposer: ReplicaId) -> Vec<LogLine> {
-        let is_old = |watch: &Watch| watch.off.is_some_and(|off| now.since(off.latest) >= FORGET_NS);
-        let others = self.leaders.iter_mut().filter(|(id, watch)| **id != proposer && is_old(watch));
-        let over: Vec<ReplicaId> = others.filter_map(|(id, watch)| watch.end().map(|_| *id)).collect();
-        over.into_iter().map(|id| self.of_leader(now, id, &News::Over)).collect()
+        let is_old =
+            |time: &ComparedTime| time.wrong.is_some_and(|wrong| now.since(wrong.latest) >= FORGET_NS);
+        let others = self.leaders.iter_mut().filter(|(id, time)| **id != proposer && is_old(time));
+        let over: Vec<ReplicaId> = others.filter_map(|(id, time)| time.end().map(|_| *id)).collect();
+        over.into_iter().map(|id| self.leader_line(now, id, &Change::Over)).collect()
     }
 
-    /// The alarms, each as a sentence.
+    /// Returns the alarms, each as a sentence.
     pub(super) fn list(&self, now: Time) -> impl Iterator<Item = String> {
-        let leaders = self.leaders.iter().filter_map(|(id, watch)| Some((*id, watch.alarm()?)));
-        let leaders = leaders.map(move |(id, off)| self.leader_text(now, id, off));
-        leaders.chain(self.application.alarm().map(|off| self.application_text(now, off)))
+        let leaders = self.leaders.iter().filter_map(|(id, time)| Some((*id, time.alarm()?)));
+        let leaders = leaders.map(move |(id, wrong)| self.leader_text(now, id, wrong));
+        leaders.chain(self.application.alarm().map(|wrong| self.application_text(now, wrong)))
     }
 
-    fn leader_text(&self, now: Time, id: ReplicaId, off: &Off) -> String {
-        let (offset, since) = (off.offset.text(), span(now.since(off.since)));
+    fn leader_text(&self, now: Time, id: ReplicaId, wrong: &WrongTime) -> String {
+        let (offset, since) = (wrong.offset.text(), span(now.since(wrong.since)));
         let cause = if id == self.me {
             "its clock was set while this node ran; start this node again"
         } else {
@@ -191,10 +199,10 @@ impl BlockTimes {
         format!("blocks of replica {id} are {offset}, for {since}: {cause}")
     }
 
-    fn application_text(&self, now: Time, off: &Off) -> String {
-        let (offset, since, first) = (off.offset.text(), span(now.since(off.since)), off.first);
-        let course = match off.offset {
-            Offset::Ahead(_) => "it never goes back, and stands until clocks have come there",
+    fn application_text(&self, now: Time, wrong: &WrongTime) -> String {
+        let (offset, since, first) = (wrong.offset.text(), span(now.since(wrong.since)), wrong.first);
+        let course = match wrong.offset {
+            Offset::Ahead(_) => "it never goes back, and stands still until the clocks have reached it",
             _ => "it gains 10 s with each block that has requests",
         };
         format!(
@@ -202,22 +210,14 @@ impl BlockTimes {
         )
     }
 
-    fn of_leader(&self, now: Time, id: ReplicaId, news: &News) -> LogLine {
-        match news {
-            News::Begun(off, count) => {
-                LogLine::Warn(format!("{}{}", self.leader_text(now, id, off), of_how_many(*count)))
-            }
-            News::Over => LogLine::Info(format!("blocks of replica {id} do not have a wrong time any more")),
-        }
+    fn leader_line(&self, now: Time, id: ReplicaId, change: &Change) -> LogLine {
+        let over = format!("blocks of replica {id} do not have a wrong time any more");
+        change.line(|wrong| self.leader_text(now, id, wrong), over)
     }
 
-    fn of_application(&self, now: Time, news: &News) -> LogLine {
-        match news {
-            News::Begun(off, count) => {
-                LogLine::Warn(format!("{}{}", self.application_text(now, off), of_how_many(*count)))
-            }
-            News::Over => LogLine::Info("the time that the application sees is right again".to_owned()),
-        }
+    fn application_line(&self, now: Time, change: &Change) -> LogLine {
+        let over = "the time that the application sees is right again".to_owned();
+        change.line(|wrong| self.application_text(now, wrong), over)
     }
 }
 
@@ -230,20 +230,20 @@ mod tests {
     const YEAR: u64 = 365 * 86_400 * S;
     const WALL: u64 = 56 * YEAR;
 
-    /// Blocks as replica 1 sees them, whose clock is right, and what the log hears.
-    struct Seen {
+    /// The blocks that replica 1 executes, whose clock is right.
+    struct Executed {
         times: BlockTimes,
         is_behind: bool,
     }
 
-    impl Default for Seen {
+    impl Default for Executed {
         fn default() -> Self {
             Self { times: BlockTimes::new(ReplicaId(1)), is_behind: false }
         }
     }
 
-    impl Seen {
-        /// At a second, a block of a proposer: its time and the application's, in nanoseconds beside the right one.
+    impl Executed {
+        /// Executes a block of a proposer at a second. Its time and the application's are in nanoseconds relative to the clock.
         fn block(&mut self, at: u64, proposer: u16, block: i64, application: i64) -> Vec<LogLine> {
             let wall_ns = WALL + at * S;
             let stamp = Stamp {
@@ -252,7 +252,7 @@ mod tests {
                 block_ns: wall_ns.saturating_add_signed(block),
                 application_ns: wall_ns.saturating_add_signed(application),
             };
-            self.times.see(Time(at * S), wall_ns, &stamp, || !self.is_behind)
+            self.times.check(Time(at * S), wall_ns, &stamp, || !self.is_behind)
         }
 
         fn list(&self, at: u64) -> Vec<String> {
@@ -264,95 +264,100 @@ mod tests {
     const LIMIT: i64 = OFF_NS as i64;
 
     #[test]
-    fn a_block_from_the_future_is_told_at_once_and_its_leader_named() {
-        let mut seen = Seen::default();
+    fn block_from_the_future_is_reported_at_once_with_its_leader() {
+        let mut executed = Executed::default();
         assert!(
-            seen.block(1, 0, LIMIT, LIMIT).is_empty() && seen.list(1).is_empty(),
-            "as far as that is right"
+            executed.block(1, 0, LIMIT, LIMIT).is_empty() && executed.list(1).is_empty(),
+            "the largest difference that is right"
         );
-        let lines = seen.block(2, 0, TEN_YEARS, 0);
+        let lines = executed.block(2, 0, TEN_YEARS, 0);
         let expected = "blocks of replica 0 are 3650 days ahead of this machine's clock, for 0 s: one of the two clocks \
             is wrong; a node whose clock was set has to be started again";
         assert_eq!(lines, [LogLine::Warn(expected.to_owned())]);
-        assert!((3..30).all(|at| seen.block(at, 0, TEN_YEARS, 0).is_empty()), "once");
-        assert_eq!(seen.list(32), [expected.replace("for 0 s", "for 30 s")]);
+        assert!((3..30).all(|at| executed.block(at, 0, TEN_YEARS, 0).is_empty()), "once");
+        assert_eq!(executed.list(32), [expected.replace("for 0 s", "for 30 s")]);
         let over = "blocks of replica 0 do not have a wrong time any more";
-        assert_eq!(seen.block(33, 0, 0, 0), [LogLine::Info(over.to_owned())]);
-        assert!(seen.list(33).is_empty());
+        assert_eq!(executed.block(33, 0, 0, 0), [LogLine::Info(over.to_owned())]);
+        assert!(executed.list(33).is_empty());
     }
 
     #[test]
-    fn an_application_whose_time_stays_ahead_is_told_although_clocks_are_right_again() {
-        let mut seen = Seen::default();
-        assert_eq!(seen.block(1, 0, TEN_YEARS, TEN_YEARS).len(), 2);
-        assert_eq!(seen.block(2, 0, 0, TEN_YEARS).len(), 1, "the leader's clock is repaired");
-        let [line] = &seen.list(301)[..] else { panic!("one alarm") };
+    fn application_time_that_stays_ahead_is_reported_after_clocks_are_right_again() {
+        let mut executed = Executed::default();
+        assert_eq!(executed.block(1, 0, TEN_YEARS, TEN_YEARS).len(), 2);
+        assert_eq!(executed.block(2, 0, 0, TEN_YEARS).len(), 1, "the leader's clock is repaired");
+        let [line] = &executed.list(301)[..] else { panic!("one alarm") };
         let expected = "the time that the application sees is 3650 days ahead of this machine's clock, for 5 min, first \
             at a block of replica 0: it never goes back";
         assert!(line.starts_with(expected), "{line}");
         let right = "the time that the application sees is right again";
-        assert_eq!(seen.block(400, 2, 0, 0), [LogLine::Info(right.to_owned())]);
+        assert_eq!(executed.block(400, 2, 0, 0), [LogLine::Info(right.to_owned())]);
     }
 
     #[test]
-    fn a_time_behind_is_an_alarm_when_it_has_lasted() {
-        let mut seen = Seen::default();
+    fn time_behind_is_an_alarm_after_it_has_lasted() {
+        let mut executed = Executed::default();
         let idle = |at: u64| -25 * S as i64 + 10 * (at as i64 - 46) * S as i64;
         for at in 46..49 {
-            assert!(seen.block(at, 0, 0, idle(at)).is_empty(), "the cluster was idle, and makes up for it");
+            assert!(
+                executed.block(at, 0, 0, idle(at)).is_empty(),
+                "the cluster was idle, and its time catches up"
+            );
         }
-        assert!(seen.list(3_000).is_empty(), "the last block of an idle cluster grows old");
+        assert!(executed.list(3_000).is_empty(), "the last block of an idle cluster grows old");
         for at in 0..60 {
-            assert!(seen.block(100 + at, 0, -LIMIT - 1, 0).is_empty());
+            assert!(executed.block(100 + at, 0, -LIMIT - 1, 0).is_empty());
         }
-        let lines = seen.block(160, 0, -LIMIT - 1, 0);
+        let lines = executed.block(160, 0, -LIMIT - 1, 0);
         assert!(
             matches!(&lines[..], [LogLine::Warn(text)] if text.contains("10 s behind this machine's clock, for 60 s"))
         );
-        assert_eq!(seen.list(161).len(), 1);
+        assert_eq!(executed.list(161).len(), 1);
     }
 
     #[test]
-    fn blocks_of_long_ago_are_no_alarm_for_who_catches_up() {
-        let mut seen = Seen { is_behind: true, ..Seen::default() };
+    fn old_blocks_are_no_alarm_for_a_replica_that_catches_up() {
+        let mut executed = Executed { is_behind: true, ..Executed::default() };
         for at in 0..200 {
-            assert!(seen.block(at, 0, -1_000 * S as i64, -1_000 * S as i64).is_empty());
+            assert!(executed.block(at, 0, -1_000 * S as i64, -1_000 * S as i64).is_empty());
         }
-        assert!(seen.list(200).is_empty());
-        assert_eq!(seen.block(201, 0, TEN_YEARS, 0).len(), 1, "what comes from the future is wrong for all");
+        assert!(executed.list(200).is_empty());
+        assert_eq!(executed.block(201, 0, TEN_YEARS, 0).len(), 1, "a block from the future is always wrong");
     }
 
     #[test]
-    fn a_leader_that_lies_now_and_then_does_not_fill_the_log_and_hides_no_other() {
-        let mut seen = Seen::default();
+    fn leader_that_lies_from_time_to_time_does_not_fill_the_log_and_hides_no_other() {
+        let mut executed = Executed::default();
         let mut begun = 0;
         for at in 0..20 {
-            let lines = seen.block(at, 0, if at % 2 == 0 { TEN_YEARS } else { 0 }, 0);
+            let lines = executed.block(at, 0, if at % 2 == 0 { TEN_YEARS } else { 0 }, 0);
             begun += lines.iter().filter(|line| matches!(line, LogLine::Warn(_))).count();
         }
         assert_eq!(begun, 2, "in twenty seconds");
-        assert_eq!(seen.block(20, 2, TEN_YEARS, 0).len(), 1);
+        assert_eq!(executed.block(20, 2, TEN_YEARS, 0).len(), 1);
     }
 
     #[test]
-    fn a_leader_that_proposes_no_more_is_not_accused_for_ever() {
-        let mut seen = Seen::default();
-        seen.block(1, 0, TEN_YEARS, 0);
-        assert!(seen.block(600, 2, 0, 0).is_empty());
-        assert_eq!(seen.list(600).len(), 1);
-        assert_eq!(seen.block(601, 2, 0, 0).len(), 1);
-        assert!(seen.list(601).is_empty());
+    fn alarm_ends_for_a_leader_that_proposes_no_more() {
+        let mut executed = Executed::default();
+        executed.block(1, 0, TEN_YEARS, 0);
+        assert!(executed.block(600, 2, 0, 0).is_empty());
+        assert_eq!(executed.list(600).len(), 1);
+        assert_eq!(executed.block(601, 2, 0, 0).len(), 1);
+        assert!(executed.list(601).is_empty());
     }
 
     #[test]
-    fn an_own_clock_that_was_set_is_told_as_that() {
-        let mut seen = Seen::default();
-        seen.block(1, 1, TEN_YEARS, 0);
-        assert!(seen.list(1)[0].ends_with("its clock was set while this node ran; start this node again"));
+    fn own_clock_that_was_set_is_reported() {
+        let mut executed = Executed::default();
+        executed.block(1, 1, TEN_YEARS, 0);
+        assert!(
+            executed.list(1)[0].ends_with("its clock was set while this node ran; start this node again")
+        );
     }
 
     #[test]
-    fn spans_are_told_as_people_say_them() {
+    fn spans_are_formatted_for_people() {
         let spans = [0, 299, 300, 18_000, 432_000].map(|seconds| span(seconds * S));
         assert_eq!(spans, ["0 s", "299 s", "5 min", "5 h", "5 days"]);
     }

@@ -1,4 +1,4 @@
-//! Connections and the clients that they speak for: replies go to the connections that asked for them.
+//! Connections of clients, and the clients whose replies each connection receives.
 
 use super::rejects::Origin;
 use quorate_replica::ConnId;
@@ -13,44 +13,44 @@ use std::net::SocketAddr;
 struct Connection {
     origin: Origin,
     greeted: bool,
-    /// It is about to be closed: what still comes is not for us.
+    /// Whether it is about to be closed: later messages are ignored.
     closing: bool,
-    /// Clients whose replies it has asked for, also where newer connections get them by now.
+    /// Clients whose replies it has requested, although newer connections may receive them by now.
     attached: BTreeSet<ClientId>,
-    /// Number of `attached` that count for [`ATTACHED_MAX`].
+    /// The number of `attached` that count for [`ATTACHED_MAX`].
     charged: usize,
-    status: Window,
+    status_requests: RequestWindow,
 }
 
-/// Number of questions in the second that began at `since`.
+/// The number of requests in the second that began at `since`.
 #[derive(Debug, Default)]
-struct Window {
+struct RequestWindow {
     since: Time,
     used: u32,
 }
 
-/// The table of connections and the clients that they speak for.
+/// The table of connections and their clients.
 #[derive(Debug, Default)]
 pub struct Clients {
     connections: BTreeMap<ConnId, Connection>,
-    by_client: BTreeMap<ClientId, Vec<Speaker>>,
-    /// Over all connections.
+    by_client: BTreeMap<ClientId, Vec<ReplyReceiver>>,
+    /// The sum over all connections.
     charged: usize,
-    /// Connections that a client's replies do not go to (any more), and that have not been told yet.
+    /// Connections that do not receive a client's replies (any more), and that were not notified yet.
     displaced: Vec<(ConnId, ClientId)>,
 }
 
-/// A connection that wants a client's replies.
+/// A connection that receives a client's replies.
 #[derive(Clone, Copy, Debug)]
-struct Speaker {
+struct ReplyReceiver {
     conn: ConnId,
-    /// It has handed over a bundle that the client signed. Anybody can ask for anybody's replies, so one that
-    /// has only asked never displaces one that has proven itself.
+    /// Whether a bundle with the client's signature has come from it. Any connection can request the replies of any client, so
+    /// a request alone never displaces a proven connection.
     proven: bool,
 }
 
 impl Clients {
-    /// A connection is up.
+    /// Adds a connection.
     pub fn up(&mut self, conn: ConnId, address: SocketAddr) {
         let connection = Connection {
             origin: Origin::client(address),
@@ -58,12 +58,12 @@ impl Clients {
             closing: false,
             attached: BTreeSet::new(),
             charged: 0,
-            status: Window::default(),
+            status_requests: RequestWindow::default(),
         };
         self.connections.insert(conn, connection);
     }
 
-    /// A connection is gone.
+    /// Removes a connection.
     pub fn down(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.remove(&conn) else { return };
         self.charged = self.charged.saturating_sub(connection.charged);
@@ -77,25 +77,25 @@ impl Clients {
         }
     }
 
-    /// Under whose name a connection's faults are counted.
+    /// Returns the origin under which the faults of a connection count.
     #[must_use]
     pub fn origin(&self, conn: ConnId) -> Origin {
         self.connections.get(&conn).map_or(Origin::Others, |connection| connection.origin)
     }
 
-    /// The hello of a connection was good. False when it came before.
+    /// Notes the valid hello of a connection. Returns false if there was one before.
     pub fn greet(&mut self, conn: ConnId) -> bool {
         let connection = self.connections.get_mut(&conn);
         connection.is_none_or(|connection| !std::mem::replace(&mut connection.greeted, true))
     }
 
-    /// Whether a connection has said hello: nothing else is taken from it before.
+    /// Whether the hello of a connection has arrived: no other message is accepted before it.
     #[must_use]
     pub fn is_greeted(&self, conn: ConnId) -> bool {
         self.connections.get(&conn).is_some_and(|connection| connection.greeted)
     }
 
-    /// A connection will be closed; nothing that it says counts from now on.
+    /// Notes that a connection will be closed; its later messages do not count.
     pub fn close(&mut self, conn: ConnId) {
         if let Some(connection) = self.connections.get_mut(&conn) {
             connection.closing = true;
@@ -109,30 +109,30 @@ impl Clients {
         self.connections.get(&conn).is_some_and(|connection| connection.closing)
     }
 
-    /// Whether a connection may ask for the status once more: ten times a second.
+    /// Counts a request of a connection for the status. Returns whether it may have an answer: ten times a second.
     pub fn may_ask_status(&mut self, conn: ConnId, now: Time) -> bool {
         const SECOND_NS: u64 = 1_000_000_000;
         let Some(connection) = self.connections.get_mut(&conn) else { return false };
-        let window = &mut connection.status;
+        let window = &mut connection.status_requests;
         if window.used == 0 || now.since(window.since) >= SECOND_NS {
-            *window = Window { since: now, used: 0 };
+            *window = RequestWindow { since: now, used: 0 };
         }
         window.used = window.used.saturating_add(1);
         window.used <= STATUS_PER_SECOND_MAX
     }
 
-    /// A connection wants the replies for these clients.
+    /// Notes that a connection requests the replies of these clients.
     ///
     /// # Errors
-    /// The connection that must be closed for it: this one when it wants too many, or the one that wants most
-    /// when all together do.
+    /// The connection that must be closed: this one if it requests too many, or the one with the most requests if all
+    /// connections together request too many.
     pub fn attach(&mut self, conn: ConnId, clients: &[ClientId]) -> Result<(), ConnId> {
         let Some(connection) = self.connections.get(&conn) else { return Ok(()) };
         if connection.attached.len().saturating_add(clients.len()) > ATTACHED_PER_CONNECTION_MAX {
             return Err(conn);
         }
         for client in clients {
-            self.speak(conn, client, false);
+            self.add_receiver(conn, client, false);
         }
         if self.charged <= ATTACHED_MAX {
             return Ok(());
@@ -141,18 +141,19 @@ impl Clients {
         open.max_by_key(|(_, connection)| connection.charged).map_or(Ok(()), |(most, _)| Err(*most))
     }
 
-    /// A connection has handed over a bundle that this client signed. True when that is news.
+    /// Notes that a bundle with the signature of this client came from a connection. Returns whether it is the first.
     pub fn prove(&mut self, conn: ConnId, client: &ClientId) -> bool {
         let known =
             self.by_client.get(client).and_then(|conns| conns.iter().find(|known| known.conn == conn));
         let is_news = known.is_none_or(|known| !known.proven);
         if is_news {
-            self.speak(conn, client, true);
+            self.add_receiver(conn, client, true);
         }
         is_news
     }
 
-    fn speak(&mut self, conn: ConnId, client: &ClientId, proven: bool) {
+    /// Lets a connection receive the replies of a client, in the place of an older connection if there are too many.
+    fn add_receiver(&mut self, conn: ConnId, client: &ClientId, proven: bool) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let is_full = connection.attached.len() >= ATTACHED_PER_CONNECTION_MAX;
         if is_full && !connection.attached.contains(client) {
@@ -162,7 +163,7 @@ impl Clients {
         let conns = self.by_client.entry(*client).or_default();
         if let Some(known) = conns.iter_mut().find(|known| known.conn == conn) {
             if proven && !std::mem::replace(&mut known.proven, true) && connection.charged > 0 {
-                // Whoever can prove what it asks for is not one of those that the bound is made for.
+                // The bound is for connections without a proof.
                 connection.charged = connection.charged.saturating_sub(1);
                 self.charged = self.charged.saturating_sub(1);
             }
@@ -179,24 +180,24 @@ impl Clients {
             };
             self.displaced.push((conns.remove(goes).conn, *client));
         }
-        conns.push(Speaker { conn, proven });
+        conns.push(ReplyReceiver { conn, proven });
         if connection.attached.insert(*client) && !proven {
             connection.charged = connection.charged.saturating_add(1);
             self.charged = self.charged.saturating_add(1);
         }
     }
 
-    /// Connections that must hear that they do not speak for a client any more, each told of once.
+    /// Returns, once each, the connections that do not receive the replies of a client any more.
     pub fn take_displaced(&mut self) -> Vec<(ConnId, ClientId)> {
         std::mem::take(&mut self.displaced)
     }
 
-    /// Connections that speak for a client.
+    /// Returns the connections that receive the replies of a client.
     pub fn of(&self, client: &ClientId) -> impl Iterator<Item = ConnId> {
-        self.by_client.get(client).into_iter().flatten().map(|speaker| speaker.conn)
+        self.by_client.get(client).into_iter().flatten().map(|receiver| receiver.conn)
     }
 
-    /// Connections and attached clients: for status.
+    /// Returns the numbers of connections and of attached clients, for `status`.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.connections.len(), self.by_client.len())
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_speaks_for_a_bounded_number() {
+    fn connection_receives_the_replies_of_a_bounded_number_of_clients() {
         let mut clients = Clients::default();
         up(&mut clients, 1);
         let many = vec![client(1); ATTACHED_PER_CONNECTION_MAX + 1];
@@ -243,9 +244,9 @@ mod tests {
         assert_eq!(clients.of(&client(9)).count(), CONNECTIONS_PER_CLIENT_MAX);
     }
 
-    /// One that comes back again and again still counts once, and is not shut out in the end.
+    /// A connection that proves itself again and again still counts once, and is never shut out.
     #[test]
-    fn a_displaced_connection_hears_so_and_comes_back() {
+    fn displaced_connection_is_notified_and_displaces_another() {
         let mut clients = Clients::default();
         let most = u64::try_from(CONNECTIONS_PER_CLIENT_MAX).unwrap();
         for conn in 0..=most {
@@ -253,16 +254,20 @@ mod tests {
             clients.attach(ConnId(conn), &[client(9)]).unwrap();
             clients.prove(ConnId(conn), &client(9));
         }
-        let told = [(ConnId(most), client(9)), (ConnId(0), client(9))];
-        assert_eq!(clients.take_displaced(), told, "the last has asked in vain, and then proved itself");
+        let displaced = [(ConnId(most), client(9)), (ConnId(0), client(9))];
+        assert_eq!(
+            clients.take_displaced(),
+            displaced,
+            "the last has requested in vain, and then proved itself"
+        );
         assert_eq!(clients.take_displaced(), [], "once");
         for round in 0..50_000 {
-            let comes = round % (most + 1);
-            assert!(clients.prove(ConnId(comes), &client(9)), "it is let in again");
-            assert!(clients.of(&client(9)).any(|conn| conn == ConnId(comes)));
-            assert_eq!(clients.take_displaced(), [(ConnId((comes + 1) % (most + 1)), client(9))]);
+            let returning = round % (most + 1);
+            assert!(clients.prove(ConnId(returning), &client(9)), "it is accepted again");
+            assert!(clients.of(&client(9)).any(|conn| conn == ConnId(returning)));
+            assert_eq!(clients.take_displaced(), [(ConnId((returning + 1) % (most + 1)), client(9))]);
         }
-        // Asking displaces nobody who has proven itself, and whoever is not let in hears that too.
+        // A request displaces no proven connection, and a connection that is not accepted is notified.
         up(&mut clients, 99);
         clients.attach(ConnId(99), &[client(9)]).unwrap();
         assert_eq!(clients.take_displaced(), [(ConnId(99), client(9))]);
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_for_anothers_replies_takes_none_away() {
+    fn request_for_replies_displaces_no_proven_connection() {
         let mut clients = Clients::default();
         up(&mut clients, 1);
         clients.prove(ConnId(1), &client(9));
@@ -294,17 +299,17 @@ mod tests {
     }
 
     #[test]
-    fn connections_together_speak_for_a_bounded_number_and_who_wants_most_goes() {
+    fn connections_together_are_bounded_and_the_one_with_most_requests_is_closed() {
         let mut clients = Clients::default();
         up(&mut clients, 0);
         clients.attach(ConnId(0), &numbered(usize::MAX / 2, 1_000)).unwrap();
         let (most, mut cut) = (ATTACHED_PER_CONNECTION_MAX, 0);
         for conn in 1..30u64 {
             up(&mut clients, conn);
-            // Sometimes the same clients as others: what a connection keeps counts all the same.
+            // Some connections request the same clients: each entry of a connection counts.
             let from = usize::try_from(conn / 6).unwrap() * most;
             if let Err(victim) = clients.attach(ConnId(conn), &numbered(from, most)) {
-                assert_ne!(victim, ConnId(0), "it wants little");
+                assert_ne!(victim, ConnId(0), "it requests little");
                 clients.close(victim);
                 clients.attach(ConnId(0), &numbered(conn.try_into().unwrap(), 1)).unwrap();
                 clients.down(victim);
@@ -322,20 +327,20 @@ mod tests {
     }
 
     #[test]
-    fn who_proves_its_clients_is_not_charged_for_them() {
+    fn connection_is_not_charged_for_proven_clients() {
         let mut clients = Clients::default();
         up(&mut clients, 1);
         clients.attach(ConnId(1), &[client(1), client(2)]).unwrap();
         assert_eq!(clients.charged, 2);
         assert!(clients.prove(ConnId(1), &client(1)) && clients.prove(ConnId(1), &client(3)));
-        assert!(!clients.prove(ConnId(1), &client(1)), "no news");
+        assert!(!clients.prove(ConnId(1), &client(1)), "not the first");
         assert_eq!(clients.charged, 1);
         clients.down(ConnId(1));
         assert_eq!(clients.charged, 0);
     }
 
     #[test]
-    fn one_hello_and_ten_statuses_a_second() {
+    fn connection_has_one_hello_and_ten_statuses_a_second() {
         let mut clients = Clients::default();
         up(&mut clients, 1);
         assert!(clients.greet(ConnId(1)) && !clients.greet(ConnId(1)) && clients.is_greeted(ConnId(1)));

@@ -1,9 +1,9 @@
-//! The node's clock: the only place in a replica process where time is read.
+//! The clock of the node: no other code of a replica process reads the time.
 
 use quorate_types::Time;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Monotonic time since the node was open.
+/// The monotonic time since the node was open.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -16,20 +16,20 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// When it began.
+    /// Returns the start.
     #[cfg(test)]
     pub(super) fn started(&self) -> Instant {
         self.start
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     #[must_use]
     pub fn now(&self) -> Time {
         Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
-/// Wall-clock nanoseconds since 1970; zero before.
+/// Returns the wall-clock nanoseconds since 1970; zero before 1970.
 #[must_use]
 pub fn wall_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,18 +1,18 @@
 //! The number of client connections that this process has descriptors for.
 //!
-//! Strangers can open as many connections as we let them. Were there no descriptor left, replicas could not
-//! come in either, and the disk could not open the next file: the node would stop.
+//! Strangers open as many connections as the node accepts. Without a free descriptor replicas could not connect either, and
+//! the disk could not open the next file: the node would stop.
 
 use quorate_net::reactor::NetConfig;
 use quorate_types::limits::CLIENT_CONNECTIONS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for log, snapshots, streams, and whatever the application opens.
+/// Descriptors for log, snapshots, streams, and the files of the application.
 const FILES: usize = 128;
-/// With fewer connections than this a node is of no use.
+/// The smallest number of client connections of a node.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Raises the limit on descriptors as far as the system lets us, and says how many connections of clients fit.
+/// Raises the limit on descriptors as far as the system allows. Returns the number of client connections that fit.
 pub(super) fn client_connections_max(config: &NetConfig) -> usize {
     let limit = raise();
     let reserved = FILES.saturating_add(config.descriptors_beside_clients());
@@ -32,11 +32,11 @@ fn fit(limit: Option<u64>, reserved: usize) -> usize {
     limit.saturating_sub(reserved).clamp(CONNECTIONS_MIN, CLIENT_CONNECTIONS_MAX)
 }
 
-/// The limit after it was raised; `None` when there is none.
+/// Raises the limit and returns it; `None` if the system has none.
 fn raise() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Where the system refuses, the limit stays what it was.
+    // If the system refuses, the limit stays the same.
     let _ = setrlimit(Resource::Nofile, raised);
     getrlimit(Resource::Nofile).current
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reserved_is_not_given_to_clients() {
+    fn clients_do_not_get_reserved_descriptors() {
         assert_eq!(fit(None, 500), CLIENT_CONNECTIONS_MAX);
         assert_eq!(fit(Some(1 << 20), 500), CLIENT_CONNECTIONS_MAX);
         assert_eq!(fit(Some(1_024), 500), 524);

@@ -5,7 +5,7 @@
 //! (the reactor's poll: nothing else in a replica ever waits, except the sync inside a turn)
 //! ```
 //!
-//! The order inside a turn is [`quorate_host::Host::turn`]'s business; this file feeds it and gives it time.
+//! [`quorate_host::Host::turn`] fixes the order inside a turn; this file gives it inputs and time.
 
 mod alarms;
 mod block_times;
@@ -13,11 +13,11 @@ mod clients;
 mod clock;
 mod descriptors;
 mod links;
+mod log_lines;
 mod quarantine;
-mod rare;
 mod rejects;
+mod reporter;
 mod status;
-mod trouble;
 mod wire;
 
 pub use clients::Clients;
@@ -25,10 +25,11 @@ pub use clock::{Clock, wall_ns};
 pub use rejects::{Origin, Rejects};
 pub use status::Facts;
 
-use crate::metered::Metered;
-use alarms::{Alarms, LogLine};
+use crate::metered::MeteredApplication;
+use alarms::Alarms;
 use bytes::Bytes;
-use links::{Links, Told};
+use links::Links;
+use log_lines::LogLine;
 use quarantine::Quarantine;
 use quorate_consensus::LinkEvent;
 use quorate_host::{Host, HostFault, HostSetup, Outgoing as _, TurnEnd, TurnWork};
@@ -43,22 +44,22 @@ use quorate_storage::{Disk, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
 use quorate_types::{ClusterId, ReplicaId, Time};
-use rare::of_how_many;
+use reporter::Reporter;
 use std::net::TcpListener;
 use std::time::Duration;
-use trouble::Trouble;
-use wire::{Early, Wire};
+use wire::{EarlyOutput, TurnOutput};
 
-/// Bytes read from all sockets in one turn; what is left is read in the next one, which does not sleep.
+/// Bytes read from all sockets in one turn; the next turn reads the rest, and does not sleep before.
 const TURN_BYTES: usize = 4 << 20;
-/// Sleeps are not longer, so that a replica that was stopped in its sleep notices how long: it knows when it meant to
-/// wake. One turn a second costs nothing.
+/// The longest sleep. A replica that was stopped in its sleep compares the time with its planned wake-up, so it notices the
+/// duration. One turn a second costs nothing.
 const SLEEP_MAX_NS: u64 = 1_000_000_000;
-/// Time for which body checks may hold up a turn, and time for which execution may.
+/// The time for which body checks may delay a turn.
 const CHECK_SLICE_NS: u64 = 3_000_000;
+/// The time for which execution may delay a turn.
 const EXECUTE_SLICE_NS: u64 = 5_000_000;
 
-/// The parts that a node runs with.
+/// The parts of a node.
 pub struct NodeSetup<D> {
     /// The replica with its application and key.
     pub host: HostSetup,
@@ -74,37 +75,36 @@ pub struct NodeSetup<D> {
     pub listen_clients: TcpListener,
     /// The settings that `status` reports.
     pub facts: Facts,
-    /// Its data folder, held as long as the node lives; `None` where nothing outlives the process.
+    /// The data folder, held as long as the node lives; `None` if no data outlives the process.
     pub folder: Option<FolderGuard>,
 }
 
-/// Why a node stops.
+/// The reason why a node stops.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeFault {
-    /// Disk, log or protocol.
+    /// A fault of disk, log or protocol.
     #[error(transparent)]
     Host(#[from] HostFault),
-    /// Sockets.
+    /// A fault of sockets.
     #[error(transparent)]
     Net(#[from] NetFault),
-    /// The data folder.
+    /// A fault of the data folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
 }
 
-/// Opens a replica as a node does, on an empty disk in memory: whether it would, before there is a node.
+/// Checks that a replica opens, before there is a node: opens it on an empty disk in memory.
 ///
 /// # Errors
-/// Why it does not open.
+/// The reason why it does not open.
 pub fn rehearse(setup: HostSetup) -> Result<(), NodeFault> {
     let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
-    Host::open(setup, disk, &mut Early::default())?;
+    Host::open(setup, disk, &mut EarlyOutput::default())?;
     Ok(())
 }
 
-/// A question of a client that came while sockets were read. It is answered after the turn, because nothing is sent while
-/// a connection is being read.
-enum Asked {
+/// An answer to a message of a client. It leaves after the turn, because the node sends nothing while it reads sockets.
+enum PendingAnswer {
     Hello(ConnId),
     Status(ConnId),
     Close(ConnId, &'static str),
@@ -120,8 +120,8 @@ pub struct Node<D: Disk> {
     facts: Facts,
     me: ReplicaId,
     cluster: ClusterId,
-    asked: Vec<Asked>,
-    trouble: Trouble,
+    answers: Vec<PendingAnswer>,
+    reporter: Reporter,
     links: Links,
     quarantine: Quarantine,
     alarms: Alarms,
@@ -129,22 +129,22 @@ pub struct Node<D: Disk> {
 }
 
 impl<D: Disk> Node<D> {
-    /// Opens the folder's state and the sockets.
+    /// Opens the replica on its disk, and the sockets.
     ///
     /// # Errors
-    /// When the disk holds what does not fit, or a socket cannot be used.
+    /// Fails when the data on the disk does not fit the configuration, or a socket cannot be used.
     pub fn open(mut setup: NodeSetup<D>) -> Result<Self, NodeFault> {
-        setup.host.application = Box::new(Metered(setup.host.application));
+        setup.host.application = Box::new(MeteredApplication(setup.host.application));
         let committee = setup.host.replica.committee.clone();
         let me = setup.host.replica.me;
-        let mut early = Early::default();
+        let mut early = EarlyOutput::default();
         let mut host = Host::open(setup.host, setup.disk, &mut early)?;
         let identity = Identity {
             cluster: committee.cluster,
             epoch: committee.epoch,
             protocol: committee.protocol,
             me,
-            // Durable since `Host::open`: peers tell this life from earlier ones by it.
+            // Durable since `Host::open`: it distinguishes this incarnation from earlier ones.
             incarnation: host.replica().incarnation(),
         };
         let mut config = NetConfig::new(identity, setup.peers, setup.security, setup.listen_peers);
@@ -153,8 +153,8 @@ impl<D: Disk> Node<D> {
         let quarantine = Quarantine::open(setup.folder, host.replica().incarnation(), committee.weak())?;
         let delta_ns = host.replica().guard().map(|guard| guard.bound.delta_ns);
         let net = Reactor::new(config)?;
-        // Not before: to read a long log takes a while, and what a replica waits for from its opening on it waits for in vain
-        // as long as nobody can reach it (`sync-hotstuff` §18).
+        // The clock starts after the log was read, which may take long: waits that begin at the opening need reachable peers
+        // (`sync-hotstuff` §18).
         let clock = Clock::default();
         host.set_wall_offset(wall_ns().saturating_sub(clock.now().0));
         let mut node = Self {
@@ -166,14 +166,14 @@ impl<D: Disk> Node<D> {
             facts: setup.facts,
             me,
             cluster: committee.cluster,
-            asked: Vec::new(),
-            trouble: Trouble::new(delta_ns),
+            answers: Vec::new(),
+            reporter: Reporter::new(delta_ns),
             links: Links::default(),
             quarantine,
             alarms: Alarms::new(me),
             progress: status::Progress::default(),
         };
-        let mut wire = Wire {
+        let mut wire = TurnOutput {
             net: &mut node.net,
             clients: &mut node.clients,
             rejects: &mut node.rejects,
@@ -184,30 +184,30 @@ impl<D: Disk> Node<D> {
         for (to, lane, frame_type, body) in early.frames {
             wire.peer(to, lane, frame_type, body);
         }
-        node.heed_quarantine();
+        node.apply_quarantine();
         Ok(node)
     }
 
-    /// Ends the links of a replica that must take no part.
-    fn heed_quarantine(&mut self) {
-        if let Some(why) = self.quarantine.why() {
-            tracing::error!("{}", quarantine::words(why));
+    /// Ends the links of an excluded replica.
+    fn apply_quarantine(&mut self) {
+        if let Some(reason) = self.quarantine.reason() {
+            tracing::error!("{}", quarantine::alarm(reason));
             self.net.cut_off();
         }
     }
 
-    /// Runs until `is_asked` to stop, which is looked at after each pass: once a second at least, and soon after a signal.
+    /// Runs until `must_stop` returns true. Each pass checks it: once a second at least, and soon after a signal.
     ///
     /// # Errors
-    /// Why it stopped without being asked.
-    pub fn run(&mut self, is_asked: &mut dyn FnMut() -> bool) -> Result<(), NodeFault> {
+    /// The fault that stopped the node.
+    pub fn run(&mut self, must_stop: &mut dyn FnMut() -> bool) -> Result<(), NodeFault> {
         let mut end = TurnEnd::Owing;
-        while !is_asked() {
+        while !must_stop() {
             end = match self.pass(end) {
                 Ok(end) => end,
                 Err(fault) => {
-                    // Why it stops may be that its state differs from the others'.
-                    self.look_for_alarms();
+                    // A state that differs from the peers' may be the reason.
+                    self.log_alarms();
                     return Err(fault);
                 }
             };
@@ -215,7 +215,7 @@ impl<D: Disk> Node<D> {
         Ok(())
     }
 
-    /// Sleeps if nothing is owed, but not for ever, then takes one turn.
+    /// Sleeps if no work is left, for a limited time, then takes one turn.
     fn pass(&mut self, end: TurnEnd) -> Result<TurnEnd, NodeFault> {
         let before = self.clock.now();
         let wake = match end {
@@ -223,115 +223,105 @@ impl<D: Disk> Node<D> {
             TurnEnd::Idle => self.time_to_wake(before),
         };
         self.net.wait(Some(Duration::from_nanos(wake.since(before))))?;
-        // Before the read: what arrived by `due` will be among the frames.
+        // Before the read: the frames will contain all that arrived by `due`.
         let due = self.clock.now();
         let is_bound = self.host.replica().delta_ns().is_some();
         if is_bound || self.host.deadline().is_some_and(|at| at <= due) {
-            // A timer will fire: what arrived between the poll and `due` must be known before it does. And before anything is said
-            // where safety rests on a bound on delays.
+            // Frames that arrived between the poll and `due` must be known before a timer fires. If safety rests on a bound
+            // on delays, they must be known before the replica sends anything.
             self.net.wait(Some(Duration::ZERO))?;
         }
         let drained = self.read(due)?;
         self.net.tick(due);
         let now = self.clock.now();
-        let mut slices = Slices { clock: self.clock, checking: now, executing: None };
-        let mut wire = Wire {
+        let mut slices = TimeSlices { clock: self.clock, checking: now, executing: None };
+        let mut output = TurnOutput {
             net: &mut self.net,
             clients: &mut self.clients,
             rejects: &mut self.rejects,
             now,
             clock: self.clock,
         };
-        let end = self.host.turn(now, Some(due), drained, &mut |work| slices.more(work), &mut wire)?;
-        self.answer_asked(now);
-        // What it slept beyond its time it was kept from working: it stood still.
-        self.look(due.min(wake));
-        self.look_for_alarms();
+        let end = self.host.turn(now, Some(due), drained, &mut |work| slices.has_time(work), &mut output)?;
+        self.send_answers(now);
+        // A sleep beyond the planned wake-up is a standstill, so the pass began at the planned time.
+        self.report(due.min(wake));
+        self.log_alarms();
         Ok(end)
     }
 
-    /// Tells of what went wrong in the pass that began at `began`.
-    fn look(&mut self, began: Time) {
+    /// Logs the due lines about the pass that began at `began`.
+    fn report(&mut self, began: Time) {
         let sync_ns = self.host.take_longest_sync_ns();
         let now = self.clock.now();
-        if let Some(line) = self.trouble.passed(now, now.since(began), sync_ns) {
-            tracing::warn!("{line}");
-        }
-        self.look_at_links(now);
-        let replica = self.host.replica();
-        self.progress.look(
-            now,
-            replica.waiting(),
-            replica.decided_and_executed(),
-            replica.delta_ns().is_some(),
-        );
-        if let Some(line) =
-            self.trouble.out(now, || replica.is_out(), replica.decided_and_executed().0.next())
-        {
-            tracing::warn!("{line}");
-        }
+        let Self { host, reporter, progress, .. } = self;
+        let replica = host.replica();
+        let (decided, executed) = replica.decided_and_executed();
+        progress.update(now, replica.waiting(), (decided, executed), replica.delta_ns().is_some());
         let (view, leader) = replica.leader();
-        let why = || replica.status().last_view_change.to_string();
-        if let Some(line) = self.trouble.leads(now, view, leader, why) {
-            tracing::info!("{line}");
-        }
+        let reason = || replica.status().last_view_change.to_string();
+        let lines = [
+            reporter.after_pass(now, now.since(began), sync_ns),
+            reporter.too_far_behind(now, || replica.is_out(), decided.next()),
+            reporter.view(now, view, leader, reason),
+        ];
+        lines.into_iter().flatten().for_each(LogLine::log);
         if let Some(doubt) = replica.doubt() {
             let (alarm, alarms) = replica.doubted();
             let lines = [
-                self.trouble.doubt(now, doubt, || replica.guard()),
-                self.trouble.alarmed(now, alarm, alarms),
-                self.trouble.round_trips(now, || replica.guard()),
+                reporter.doubt(now, doubt, || replica.guard()),
+                reporter.alarm(now, alarm, alarms),
+                reporter.round_trips(now, || replica.guard()),
             ];
-            lines.iter().flatten().for_each(|line| tracing::warn!("{line}"));
+            lines.into_iter().flatten().for_each(LogLine::log);
         }
+        self.report_links(now);
     }
 
-    fn look_at_links(&mut self, now: Time) {
-        self.links.untold(now).iter().for_each(|line| tracing::info!("{line}"));
-        let is_any_down =
-            self.quarantine.why().is_none() && self.net.links_up().saturating_add(1) < self.facts.n;
-        let missing = self.links.missing(now, is_any_down, || self.net.peers());
-        let earlier = self.links.earlier_lives(now, || self.net.peers());
-        missing.iter().chain(&earlier).for_each(|line| tracing::warn!("{line}"));
+    fn report_links(&mut self, now: Time) {
+        let Self { links, net, quarantine, facts, .. } = self;
+        let is_any_down = quarantine.reason().is_none() && net.links_up().saturating_add(1) < facts.n;
+        let lines = [
+            links.unreported(now),
+            links.missing(now, is_any_down, || net.peers()),
+            links.earlier_incarnations(now, || net.peers()),
+        ];
+        lines.into_iter().flatten().for_each(LogLine::log);
     }
 
-    /// Looks at the states of the others, and at the time of what was executed.
-    fn look_for_alarms(&mut self) {
+    /// Checks the states of the other replicas and the time of the executed blocks, and logs the alarms.
+    fn log_alarms(&mut self) {
         let Self { host, alarms, clock, .. } = self;
         let now = clock.now();
-        let mut lines = alarms.look_at_states(now, host.replica());
+        let mut lines = alarms.check_states(now, host.replica());
         if !host.executor().stamps().is_empty() {
-            lines.extend(alarms.look_at_times(now, wall_ns(), host.replica(), host.executor()));
+            lines.extend(alarms.check_times(now, wall_ns(), host.replica(), host.executor()));
             host.executor_mut().clear_stamps();
         }
         lines.into_iter().for_each(LogLine::log);
     }
 
-    /// When the next thing is due that is not an arrival.
+    /// Returns the time of the next work that is due without an arrival.
     fn time_to_wake(&self, now: Time) -> Time {
         let latest = now.plus(SLEEP_MAX_NS);
         [self.host.deadline(), self.net.deadline()].into_iter().flatten().fold(latest, Time::min).max(now)
     }
 
-    /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
+    /// Hands all that has arrived to the host, and sends nothing meanwhile.
     fn read(&mut self, now: Time) -> Result<bool, NodeFault> {
-        let Self { host, net, clients, rejects, asked, cluster, links, quarantine, .. } = self;
+        let Self { host, net, clients, rejects, answers, cluster, links, quarantine, .. } = self;
         net.hold(host.paused_peers());
-        let mut is_denied = Ok(false);
-        let mut denied = |denied: Result<bool, FolderError>| match (&mut is_denied, denied) {
-            (Ok(is_denied), Ok(denied)) => *is_denied |= denied,
-            (is_denied, Err(error)) => *is_denied = Err(error),
-            (Err(_), Ok(_)) => {}
-        };
+        let mut excluded = Ok(false);
+        let log = |line: Option<LogLine>| line.into_iter().for_each(LogLine::log);
         let drained = net.read_ready(now, TURN_BYTES, &mut |event| match event {
             Event::Peer { from, frame_type, body, .. } => host.peer_frame(from, frame_type, body),
             Event::PeerUp(peer) => {
-                tell(links.changed(now, peer, true).map(Told::Usual));
+                log(links.changed(now, peer, true));
                 host.link(peer, LinkEvent::Back);
             }
-            Event::PeerDown(peer) => tell(links.changed(now, peer, false).map(Told::Usual)),
+            Event::PeerDown(peer) => log(links.changed(now, peer, false)),
             Event::Lost { peer, direction, lane, from, to } => {
-                tell(links.lost(now, peer, (direction, lane), (from, to)));
+                log(links.lost(now, peer, (direction, lane), (from, to)));
                 host.link(peer, host.loss(lane, direction == Direction::Incoming));
             }
             Event::ClientUp { conn, address } => clients.up(ConnId(conn.0), address),
@@ -343,56 +333,55 @@ impl<D: Disk> Node<D> {
                         host.client_bundle(conn, bundle);
                     }
                     _ => match client_message(clients, *cluster, conn, body, now) {
-                        Ok(None) => {}
-                        Ok(Some(answer)) => asked.push(answer),
-                        Err(Refused::Unheard(reason)) => rejects.count(clients.origin(conn), reason),
-                        Err(Refused::Closed(conn, reason)) => {
+                        Ok(answer) => answers.extend(answer),
+                        Err(RefusedMessage::Ignored(reason)) => rejects.count(clients.origin(conn), reason),
+                        Err(RefusedMessage::Closes(conn, reason)) => {
                             clients.close(conn);
-                            asked.push(Asked::Close(conn, reason));
+                            answers.push(PendingAnswer::Close(conn, reason));
                         }
                     },
                 }
             }
             Event::ClientDown(conn) => clients.down(ConnId(conn.0)),
             Event::Refused { who, why } => {
-                if let Some(count) = rejects.tell(now, who.into(), why.reason()) {
-                    tracing::warn!("connection of {who} refused: {why}{}{}", of_how_many(count), advice(why));
+                if let Some(often) = rejects.count_due(now, who.into(), why.reason()) {
+                    tracing::warn!("connection of {who} refused: {why}{often}{}", advice(why));
                 }
-                if let Who::Replica(peer) = who {
-                    denied(quarantine.refused(peer, why));
+                if let (Who::Replica(peer), Ok(is_excluded)) = (who, &excluded) {
+                    excluded = quarantine.refused(peer, why).map(|now_excluded| *is_excluded || now_excluded);
                 }
             }
             Event::Closed { by, reason } => {
-                // The words are the other side's own: they are shown, and counted under a name of ours.
-                if let Some(count) = rejects.tell(now, Origin::Replica(by), "refuses our connection") {
-                    tracing::warn!("replica {by} refuses our connection: {reason}{}", of_how_many(count));
+                // The log shows the reason that the other side has sent. The count has a name of this replica's.
+                if let Some(often) = rejects.count_due(now, Origin::Replica(by), "refuses our connection") {
+                    tracing::warn!("replica {by} refuses our connection: {reason}{often}");
                 }
             }
         });
-        if is_denied? {
-            self.heed_quarantine();
+        if excluded? {
+            self.apply_quarantine();
         }
         Ok(drained)
     }
 
-    fn answer_asked(&mut self, now: Time) {
-        wire::tell_displaced(&mut self.clients, &mut self.net, &mut self.rejects);
-        if self.asked.is_empty() {
+    fn send_answers(&mut self, now: Time) {
+        wire::notify_displaced(&mut self.clients, &mut self.net, &mut self.rejects);
+        if self.answers.is_empty() {
             return;
         }
-        // Strangers may ask, and many at once: all of them are told the same.
+        // Strangers may request the status, many at once: all of them get the same bytes.
         let mut status = None;
-        for asked in std::mem::take(&mut self.asked) {
-            let (conn, message) = match asked {
-                Asked::Hello(conn) => {
+        for answer in std::mem::take(&mut self.answers) {
+            let (conn, message) = match answer {
+                PendingAnswer::Hello(conn) => {
                     let hello = FromReplica::Hello { version: VERSION, cluster: self.cluster, id: self.me };
                     (conn, hello.to_bytes().into())
                 }
-                Asked::Status(conn) => {
+                PendingAnswer::Status(conn) => {
                     let encode = || Bytes::from(FromReplica::Status(self.status_json(now)).to_bytes());
                     (conn, status.get_or_insert_with(encode).clone())
                 }
-                Asked::Close(conn, reason) => {
+                PendingAnswer::Close(conn, reason) => {
                     self.rejects.count(self.clients.origin(conn), reason);
                     self.net.close_client(NetConn(conn.0), reason);
                     continue;
@@ -405,69 +394,62 @@ impl<D: Disk> Node<D> {
     }
 }
 
-fn tell(line: Option<Told>) {
-    match line {
-        None => {}
-        Some(Told::Usual(line)) => tracing::info!("{line}"),
-        Some(Told::Bad(line)) => tracing::warn!("{line}"),
-    }
-}
-
-/// The place where an operator should look, where that is not obvious.
+/// Returns advice to the operator about a refusal; empty if there is none.
 const fn advice(why: Refusal) -> &'static str {
     match why {
-        // A peer that lies can say so too; when several do, it is so.
+        // One peer may lie. Several peers do not.
         Refusal::NeverSent => {
-            "; if several replicas say so, this one has said more than its disk knows: an old backup was put in the \
-             place of its disk, or its key runs on a second machine. It must not take part: stop it"
+            "; if several replicas report this, this replica has sent more than its disk has: an old backup is in the place of \
+             its disk, or a second machine uses its key. It must take no part: stop it"
         }
         _ => "",
     }
 }
 
-/// The fate of a message of a client that is not answered.
-enum Refused {
-    /// It is counted, and nothing else happens.
-    Unheard(&'static str),
-    /// This connection, mostly its own, is closed.
-    Closed(ConnId, &'static str),
+/// The effect of a refused message of a client.
+enum RefusedMessage {
+    /// The message is only counted.
+    Ignored(&'static str),
+    /// This connection is closed, mostly that of the message.
+    Closes(ConnId, &'static str),
 }
 
-/// Takes in a client's message that is no bundle.
+/// Handles a message of a client that is no bundle.
 fn client_message(
     clients: &mut Clients,
     cluster: ClusterId,
     conn: ConnId,
     body: &[u8],
     now: Time,
-) -> Result<Option<Asked>, Refused> {
-    let close = |reason| Err(Refused::Closed(conn, reason));
+) -> Result<Option<PendingAnswer>, RefusedMessage> {
+    let close = |reason| Err(RefusedMessage::Closes(conn, reason));
     match FromClient::from_bytes(body) {
         Ok(FromClient::Hello { version, .. }) if version != VERSION => close("another wire version"),
         Ok(FromClient::Hello { cluster: meant, .. }) if meant != cluster => close("another cluster"),
-        Ok(FromClient::Hello { .. }) if clients.greet(conn) => Ok(Some(Asked::Hello(conn))),
+        Ok(FromClient::Hello { .. }) if clients.greet(conn) => Ok(Some(PendingAnswer::Hello(conn))),
         Ok(FromClient::Hello { .. }) => close("second hello"),
         Ok(_) if !clients.is_greeted(conn) => close("no hello"),
         Ok(FromClient::Attach(wanted)) => {
-            clients.attach(conn, &wanted).map_err(|conn| Refused::Closed(conn, "too many clients"))?;
+            clients.attach(conn, &wanted).map_err(|conn| RefusedMessage::Closes(conn, "too many clients"))?;
             Ok(None)
         }
-        Ok(FromClient::Status) if clients.may_ask_status(conn, now) => Ok(Some(Asked::Status(conn))),
-        Ok(FromClient::Status) => Err(Refused::Unheard("status asked too often")),
-        // Bundles of greeted connections do not come this way.
+        Ok(FromClient::Status) if clients.may_ask_status(conn, now) => Ok(Some(PendingAnswer::Status(conn))),
+        Ok(FromClient::Status) => Err(RefusedMessage::Ignored("status asked too often")),
+        // The host takes the bundles of greeted connections.
         Ok(FromClient::Bundle { .. }) | Err(_) => close("malformed message"),
     }
 }
 
-/// Time of a turn that each kind of work has used.
-struct Slices {
+/// The time limits of each kind of work in a turn.
+struct TimeSlices {
     clock: Clock,
     checking: Time,
     executing: Option<Time>,
 }
 
-impl Slices {
-    fn more(&mut self, work: TurnWork) -> bool {
+impl TimeSlices {
+    /// Whether this kind of work may go on.
+    fn has_time(&mut self, work: TurnWork) -> bool {
         let now = self.clock.now();
         match work {
             TurnWork::Check => now.since(self.checking) < CHECK_SLICE_NS,

@@ -1,70 +1,70 @@
-//! A replica that has said more than its log knows takes part no more.
+//! The exclusion of a replica that has sent more than its log has.
 //!
-//! Its log was emptied, or an old copy was put in its place, or its key runs on a second machine. Whatever it would say now
-//! may contradict what it has said. The folder finds it out at the opening (see [`FolderGuard::record_incarnation`]), or more than f
-//! peers do while it runs: one of them is honest. Its links end, `status` says why, and the folder keeps the reason, so
-//! that it holds also when nobody remembers.
+//! Its log was emptied, or an old copy is in its place, or a second machine uses its key. So each further statement may
+//! equivocate. The folder detects this at the opening (see [`FolderGuard::record_incarnation`]). While the replica runs, more
+//! than f peers detect it: one of them is honest. Then its links end, `status` shows the reason, and the folder keeps the
+//! reason for later openings.
 
 use quorate_net::Refusal;
 use quorate_storage::folder::{FolderError, FolderGuard};
 use quorate_types::{Incarnation, ReplicaId, ReplicaSet};
 
-/// See the module.
+/// Whether this replica is excluded, and the evidence so far.
 #[derive(Debug)]
 pub(super) struct Quarantine {
-    /// `None` where nothing outlives the process.
+    /// `None` if no data outlives the process.
     folder: Option<FolderGuard>,
-    /// More than f.
+    /// f + 1.
     weak: usize,
-    /// Peers that remember more than this replica does.
+    /// Peers that have received more than the log has.
     deniers: ReplicaSet,
-    why: Option<String>,
+    reason: Option<String>,
 }
 
 impl Quarantine {
-    /// `life`: the opening that has begun, which is durable. `weak`: f + 1.
+    /// Returns the state at the opening `incarnation`, which is durable. `weak` is f + 1.
     pub(super) fn open(
         folder: Option<FolderGuard>,
-        life: Incarnation,
+        incarnation: Incarnation,
         weak: usize,
     ) -> Result<Self, FolderError> {
-        let why = folder.as_ref().map_or(Ok(None), |folder| folder.record_incarnation(life.0))?;
-        Ok(Self { folder, weak, deniers: ReplicaSet::EMPTY, why })
+        let reason = folder.as_ref().map_or(Ok(None), |folder| folder.record_incarnation(incarnation.0))?;
+        Ok(Self { folder, weak, deniers: ReplicaSet::EMPTY, reason })
     }
 
-    /// Why this replica takes no part; `None` where it does.
-    pub(super) fn why(&self) -> Option<&str> {
-        self.why.as_deref()
+    /// Returns the reason of the exclusion; `None` for a replica that takes part.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 
-    /// A connection of a peer was refused for `refusal`. True when that ends this replica's part.
+    /// Notes that a connection of a peer was refused. Returns whether that excludes this replica.
     pub(super) fn refused(&mut self, peer: ReplicaId, refusal: Refusal) -> Result<bool, FolderError> {
-        if refusal == Refusal::NeverSent { self.deny(peer) } else { Ok(false) }
-    }
-
-    fn deny(&mut self, peer: ReplicaId) -> Result<bool, FolderError> {
+        if refusal != Refusal::NeverSent {
+            return Ok(false);
+        }
         self.deniers.insert(peer);
-        if self.why.is_some() || self.deniers.len() < self.weak {
+        if self.reason.is_some() || self.deniers.len() < self.weak {
             return Ok(false);
         }
         let ids: Vec<String> = self.deniers.iter().map(|id| id.to_string()).collect();
-        let why = format!(
-            "replicas {} have heard more from this replica than its log knows: the log was emptied, an old copy was put in \
-             its place, or its key runs on a second machine",
+        let reason = format!(
+            "replicas {} have received more from this replica than its log has: the log was emptied, an old copy is in its \
+             place, or a second machine uses its key",
             ids.join(", ")
         );
         if let Some(folder) = &self.folder {
-            folder.refuse(&why)?;
+            folder.refuse(&reason)?;
         }
-        self.why = Some(why);
+        self.reason = Some(reason);
         Ok(true)
     }
 }
 
-/// The line of the log, and the alarm in `status`.
-pub(super) fn words(why: &str) -> String {
+/// Returns the line of the log, which is the alarm in `status` too.
+pub(super) fn alarm(reason: &str) -> String {
     format!(
-        "this replica takes part no more, because it has said more than its disk knows: {why}. It counts among the f faulty ones"
+        "this replica takes no part any more, because it has sent more than its disk has: {reason}. It counts among the f faulty \
+         replicas"
     )
 }
 
@@ -75,29 +75,29 @@ mod tests {
     use quorate_types::{ClusterId, Digest, ProtocolId};
 
     #[test]
-    fn more_than_f_peers_end_its_part_and_fewer_do_not() {
+    fn more_than_f_peers_exclude_a_replica_and_fewer_do_not() {
         let mut quarantine = Quarantine::open(None, Incarnation(1), 2).unwrap();
         for _ in 0..3 {
             assert!(!quarantine.refused(ReplicaId(1), Refusal::NeverSent).unwrap(), "one peer may lie");
         }
         assert!(!quarantine.refused(ReplicaId(2), Refusal::TooSlow).unwrap());
-        assert_eq!(quarantine.why(), None);
+        assert_eq!(quarantine.reason(), None);
         assert!(quarantine.refused(ReplicaId(3), Refusal::NeverSent).unwrap());
-        assert!(quarantine.why().unwrap().starts_with("replicas 1, 3 have heard more"));
-        assert!(!quarantine.refused(ReplicaId(2), Refusal::NeverSent).unwrap(), "told once");
+        assert!(quarantine.reason().unwrap().starts_with("replicas 1, 3 have received more"));
+        assert!(!quarantine.refused(ReplicaId(2), Refusal::NeverSent).unwrap(), "only once");
     }
 
     #[test]
-    fn a_refusal_by_peers_holds_after_a_restart() {
+    fn exclusion_by_peers_holds_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let (cluster, protocol) = (ClusterId(Digest([1; 32])), ProtocolId::new("pbft"));
         let identity = Identity { cluster, replica: ReplicaId(0), protocol };
         folder::format(dir.path(), &identity, 1).unwrap();
-        let open = |life| {
+        let open = |incarnation| {
             let folder = folder::open(dir.path(), &identity).unwrap();
-            Quarantine::open(Some(folder), Incarnation(life), 1).unwrap()
+            Quarantine::open(Some(folder), Incarnation(incarnation), 1).unwrap()
         };
         assert!(open(1).refused(ReplicaId(2), Refusal::NeverSent).unwrap());
-        assert!(open(2).why().unwrap().starts_with("replicas 2 have heard more"));
+        assert!(open(2).reason().unwrap().starts_with("replicas 2 have received more"));
     }
 }

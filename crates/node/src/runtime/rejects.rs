@@ -1,10 +1,10 @@
-//! Refusals, counted by source and reason for `status`, and those of them that deserve a line in the log.
+//! Refusals, counted by source and reason for `status`, and the lines in the log about them.
 //!
-//! Bounded whatever strangers do: they are told apart by network and not by port, only so many have a row of
-//! their own, and replicas keep theirs however many strangers come. The first refusal of a source for a reason
-//! is a line at once, what follows is one line every few seconds with the number of them.
+//! Strangers cannot make the table large: a network has one row for all its ports, and a limited number of networks have
+//! a row of their own. Strangers never displace the rows of replicas. The first refusal of a source for a reason has a line
+//! at once. Later ones share a line every few seconds, which gives their number.
 
-use super::rare::{LINE_EVERY_NS, Rare};
+use super::log_lines::{LINE_EVERY_NS, LineLimiter};
 use quorate_net::reactor::Who;
 use quorate_types::limits::{REJECT_PEERS_MAX, REJECT_REASONS_MAX};
 use quorate_types::{ReplicaId, Time};
@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// The source of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Origin {
-    /// We ourselves.
+    /// This replica.
     Own,
     /// A replica.
     Replica(ReplicaId),
@@ -24,7 +24,7 @@ pub enum Origin {
     Client(IpAddr),
     /// A stranger from this network on the peers' port.
     Stranger(IpAddr),
-    /// Everybody who came when the table was full.
+    /// All sources that came when the table was full.
     Others,
 }
 
@@ -46,8 +46,8 @@ impl From<Who> for Origin {
     }
 }
 
-/// Returns the part of an address that tells one party from another. Ports and the lower half of an IPv6 address do not:
-/// one party has as many of them as it likes.
+/// Returns the part of an address that distinguishes parties. Ports and the lower half of an IPv6 address do not
+/// distinguish them: one party has as many as it likes.
 fn network(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -71,39 +71,41 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Stands for every reason that came when a row was full.
+/// The name of all reasons that came when a row was full.
 const OTHERS: &str = "others";
 
-/// Lines in [`LINE_EVERY_NS`] for all sources together.
+/// The largest number of lines in [`LINE_EVERY_NS`] for all sources together.
 const LINES_MAX: u32 = 100;
 
+/// The refusals of one source for one reason.
 #[derive(Debug, Default)]
-struct Cell {
+struct RejectCount {
     count: u64,
-    lines: Rare,
+    lines: LineLimiter,
 }
 
-/// See the module.
+/// The table of refusals.
 #[derive(Debug, Default)]
 pub struct Rejects {
-    rows: BTreeMap<Origin, BTreeMap<&'static str, Cell>>,
-    /// Rows of addresses.
+    rows: BTreeMap<Origin, BTreeMap<&'static str, RejectCount>>,
+    /// The number of rows of networks.
     addresses: usize,
+    /// The number of lines in the present period.
     lines: u32,
-    /// The time that `lines` counts for ends here.
+    /// The end of the present period.
     lines_until: Time,
 }
 
 impl Rejects {
-    /// Counts one.
+    /// Counts a refusal.
     pub fn count(&mut self, origin: Origin, reason: &'static str) {
         let cell = self.cell(origin, reason);
         cell.count = cell.count.saturating_add(1);
-        cell.lines.note();
+        cell.lines.count();
     }
 
-    /// Counts one; says of how many a line in the log should tell now, this one included.
-    pub fn tell(&mut self, now: Time, origin: Origin, reason: &'static str) -> Option<u64> {
+    /// Counts a refusal. Returns the end of the line that is due for the log, which gives the number of refusals.
+    pub fn count_due(&mut self, now: Time, origin: Origin, reason: &'static str) -> Option<String> {
         self.count(origin, reason);
         if now >= self.lines_until {
             (self.lines, self.lines_until) = (0, now.plus(LINE_EVERY_NS));
@@ -111,12 +113,12 @@ impl Rejects {
         if self.lines >= LINES_MAX {
             return None;
         }
-        let untold = self.cell(origin, reason).lines.tell(now)?;
+        let often = self.cell(origin, reason).lines.due(now)?;
         self.lines = self.lines.saturating_add(1);
-        Some(untold)
+        Some(often)
     }
 
-    fn cell(&mut self, origin: Origin, reason: &'static str) -> &mut Cell {
+    fn cell(&mut self, origin: Origin, reason: &'static str) -> &mut RejectCount {
         let mut origin = origin;
         if let Origin::Client(_) | Origin::Stranger(_) = origin
             && !self.rows.contains_key(&origin)
@@ -132,10 +134,10 @@ impl Rejects {
         row.entry(if known { reason } else { OTHERS }).or_default()
     }
 
-    /// All counts, as `{source: {reason: count}}`.
+    /// Returns all counts, as `{source: {reason: count}}`.
     #[must_use]
     pub fn counts(&self) -> Map<String, Value> {
-        let row = |row: &BTreeMap<&'static str, Cell>| {
+        let row = |row: &BTreeMap<&'static str, RejectCount>| {
             row.iter().map(|(reason, cell)| ((*reason).to_owned(), cell.count.into())).collect::<Map<_, _>>()
         };
         self.rows.iter().map(|(origin, cells)| (origin.to_string(), row(cells).into())).collect()
@@ -158,19 +160,19 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_sources_does_not_grow_the_table_and_hides_no_replica() {
+    fn flood_of_sources_does_not_grow_the_table_and_hides_no_replica() {
         let mut rejects = Rejects::default();
         for i in 0..10_000 {
             rejects.count(stranger(i), "frame too large");
         }
         assert_eq!(rejects.counts().len(), REJECT_PEERS_MAX + 1);
-        assert_eq!(sum(&rejects), 10_000, "nothing is forgotten");
+        assert_eq!(sum(&rejects), 10_000, "every refusal is counted");
         rejects.count(Origin::Replica(ReplicaId(2)), "stale");
         assert_eq!(rejects.counts()["replica 2"]["stale"], 1);
     }
 
     #[test]
-    fn ports_and_interface_numbers_do_not_tell_sources_apart() {
+    fn ports_and_interface_numbers_do_not_distinguish_sources() {
         let name = |text: &str| Origin::client(text.parse().unwrap()).to_string();
         assert_eq!(name("10.0.0.1:1"), "client 10.0.0.1");
         assert_eq!(name("[::ffff:10.0.0.1]:2"), "client 10.0.0.1");
@@ -182,26 +184,30 @@ mod tests {
     }
 
     #[test]
-    fn the_log_hears_at_once_and_then_now_and_then_how_many() {
+    fn first_refusal_has_a_line_and_later_ones_share_one() {
         let mut rejects = Rejects::default();
         let (a, b) = (stranger(1), stranger(2));
-        assert_eq!(rejects.tell(Time(0), a, "x"), Some(1));
-        assert_eq!(rejects.tell(Time(1), a, "x"), None);
-        assert_eq!(rejects.tell(Time(2), a, "y"), Some(1), "another reason");
-        assert_eq!(rejects.tell(Time(3), b, "x"), Some(1), "another source");
+        assert_eq!(rejects.count_due(Time(0), a, "x"), Some(String::new()));
+        assert_eq!(rejects.count_due(Time(1), a, "x"), None);
+        assert_eq!(rejects.count_due(Time(2), a, "y"), Some(String::new()), "another reason");
+        assert_eq!(rejects.count_due(Time(3), b, "x"), Some(String::new()), "another source");
         for i in 4..1_000 {
-            assert_eq!(rejects.tell(Time(i), a, "x"), None);
+            assert_eq!(rejects.count_due(Time(i), a, "x"), None);
         }
-        assert_eq!(rejects.tell(Time(LINE_EVERY_NS), a, "x"), Some(998));
-        assert_eq!(rejects.tell(Time(LINE_EVERY_NS + 1), a, "x"), None);
+        assert_eq!(
+            rejects.count_due(Time(LINE_EVERY_NS), a, "x"),
+            Some(" (998 times since the last such line)".to_owned())
+        );
+        assert_eq!(rejects.count_due(Time(LINE_EVERY_NS + 1), a, "x"), None);
     }
 
     #[test]
-    fn many_sources_together_are_not_louder_than_a_bound() {
+    fn lines_about_all_sources_together_are_bounded() {
         let mut rejects = Rejects::default();
-        let told = (0..50_000).filter(|i| rejects.tell(Time(7), stranger(*i), "x").is_some());
-        assert_eq!(told.count(), 100);
+        let lines = (0..50_000).filter(|i| rejects.count_due(Time(7), stranger(*i), "x").is_some());
+        assert_eq!(lines.count(), 100);
         let later = Time(7 + LINE_EVERY_NS);
-        assert_eq!(rejects.tell(later, stranger(5_000), "x"), Some(50_000 - 1_024 + 1));
+        let expected = format!(" ({} times since the last such line)", 50_000 - 1_024 + 1);
+        assert_eq!(rejects.count_due(later, stranger(5_000), "x"), Some(expected));
     }
 }

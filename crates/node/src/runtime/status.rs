@@ -1,4 +1,4 @@
-//! The content of `status`: one object per replica, for people and tools.
+//! The content of `status`: one JSON object for each replica.
 
 use super::{Node, quarantine};
 use quorate_replica::{GuardStatus, ReplicaState};
@@ -8,56 +8,56 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Settings that every figure must come with.
+/// Settings that belong to every measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts {
     /// Name of the protocol.
     pub protocol: String,
-    /// Replicas.
+    /// The number of replicas.
     pub n: usize,
-    /// Faulty replicas tolerated.
+    /// The number of faulty replicas tolerated.
     pub f: usize,
     /// `fsync`, `os` or `none`.
     pub durability: String,
-    /// The way in which the log is written: direct or buffered.
+    /// The mode of writes to the log: direct or buffered.
     pub log_mode: String,
     /// `tls` or `plain`.
     pub link_auth: String,
     /// `signature` or `none`.
     pub client_auth: String,
-    /// `guarded` or `unguarded` where the protocol assumes a bound on delays, as the guard says it; none elsewhere.
+    /// `guarded` or `unguarded` if the protocol assumes a bound on delays, as in the guard's status.
     pub mode: Option<String>,
-    /// Which arithmetic checks signatures.
+    /// The arithmetic that checks signatures.
     pub curve: String,
 }
 
-/// Whether a replica that has something to do does it.
+/// Whether a replica with pending work makes progress.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     executed: Height,
-    looked: Time,
-    /// Whether there was something to do at the last look.
+    updated: Time,
+    /// Whether there was pending work at the last update.
     is_due: bool,
-    /// Time for which work was pending and nothing was executed, without the time in which this process stood still.
+    /// The time for which work was pending and nothing was executed, without standstills of this process.
     stalled_ns: u64,
 }
 
-/// A replica that has something to do and has executed nothing for this long makes no progress.
+/// The time without execution after which a replica with pending work makes no progress.
 const STALLED_NS: u64 = 5_000_000_000;
-/// Time between two looks counts up to here: a process that runs looks more often.
-const BETWEEN_LOOKS_NS_MAX: u64 = 1_500_000_000;
+/// The largest time between two updates that counts: a running process updates more often.
+const BETWEEN_UPDATES_NS_MAX: u64 = 1_500_000_000;
 
 impl Progress {
-    /// Looks after each pass: so many requests wait in the pool, and so much is decided and executed. Where execution
-    /// `is_held` until the disk has what was decided, the last block of an idle cluster waits for the next sync (ADR 0011).
-    pub(super) fn look(
+    /// Updates after each pass. `waiting` is the number of requests in the pool. If execution `is_held` until decided blocks
+    /// are durable, the last block of an idle cluster waits for the next sync (ADR 0011).
+    pub(super) fn update(
         &mut self,
         now: Time,
         waiting: usize,
         (decided, executed): (Height, Height),
         is_held: bool,
     ) {
-        let passed = now.since(std::mem::replace(&mut self.looked, now)).min(BETWEEN_LOOKS_NS_MAX);
+        let passed = now.since(std::mem::replace(&mut self.updated, now)).min(BETWEEN_UPDATES_NS_MAX);
         let due = if is_held { executed.next() } else { executed };
         let was_due = std::mem::replace(&mut self.is_due, waiting > 0 || decided > due);
         if executed != self.executed || !self.is_due {
@@ -73,12 +73,12 @@ impl Progress {
 }
 
 impl<D: Disk> Node<D> {
-    /// The status as one line of JSON.
+    /// Returns the status as one line of JSON.
     pub(super) fn status_json(&mut self, now: Time) -> String {
         let replica = self.host.replica().status();
-        let refused = self.quarantine.why();
+        let excluded = self.quarantine.reason();
         let progress = self.progress.is_made()
-            && refused.is_none()
+            && excluded.is_none()
             && !matches!(replica.state, ReplicaState::Stopped | ReplicaState::Out);
         let mut ledger = self.host.ledger();
         ledger.add(self.net.ledger());
@@ -106,12 +106,12 @@ impl<D: Disk> Node<D> {
             .map(|(at, name)| json!({"name": name, "in_ms": at.since(now) / 1_000_000}))
             .collect();
         let usage = usage();
-        let (longest_sync_ms, longest_pause_ms) = self.trouble.longest_ms();
-        // Of the buckets that changed since the last digest: what the next checkpoint would compute anyway.
+        let (longest_sync_ms, longest_pause_ms) = self.reporter.longest_ms();
+        // Computed from the buckets that changed since the last digest; the next checkpoint needs the same work.
         let state = self.host.executor_mut().execution_mut().digest();
         json!({
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
-            "state": replica.state.name(), "alarm": replica.alarms.stopped.or(refused.map(quarantine::words)),
+            "state": replica.state.name(), "alarm": replica.alarms.stopped.or(excluded.map(quarantine::alarm)),
             "alarms": self.alarms.list(now),
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
             "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
@@ -126,7 +126,7 @@ impl<D: Disk> Node<D> {
             "guard_entries": replica.outbox.guard_entries, "records": replica.outbox.records,
             "held": replica.outbox.held,
             "contradictions": replica.alarms.contradictions,
-            // `null` where the protocol assumes no bound on delays.
+            // `null` if the protocol assumes no bound on delays.
             "guard": replica.guard.as_ref().map(|guard| guard_json(guard, now)),
             "synchrony_alarms": {"count": replica.alarms.doubts, "last": replica.alarms.last_doubt},
             "peers": peers, "clients": {"connections": self.clients.size().0, "attached": self.clients.size().1},
@@ -153,7 +153,7 @@ fn guard_json(guard: &GuardStatus, now: Time) -> Value {
     })
 }
 
-/// CPU seconds, resident bytes and context switches of this process, as the kernel counts them.
+/// Returns the CPU time, resident bytes and context switches of this process, as the kernel counts them.
 fn usage() -> Value {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| -> u64 {
@@ -182,7 +182,7 @@ mod tests {
     use quorate_types::ReplicaId;
 
     #[test]
-    fn the_guard_is_told_in_milliseconds() {
+    fn guard_status_is_in_milliseconds() {
         let guard = GuardStatus {
             bound: Synchrony { delta_ns: 50_000_000, guarded: true },
             p999_ns: 2_500_000,
@@ -208,21 +208,21 @@ mod tests {
         assert_eq!((&fresh["mode"], &fresh["last_doubt_ms"]), (&json!("unguarded"), &Value::Null));
     }
 
-    /// Looks at each of these times in seconds, with so much waiting and decided; executed is 7.
-    fn looks(times: &[u64], waiting: usize, decided: u64, is_held: bool) -> Vec<bool> {
+    /// Returns whether progress is made at each of these times in seconds; the executed height is 7.
+    fn progress_at(times: &[u64], waiting: usize, decided: u64, is_held: bool) -> Vec<bool> {
         let mut progress = Progress::default();
-        let look = |second: &u64| {
-            progress.look(Time(second * 1_000_000_000), waiting, (Height(decided), Height(7)), is_held);
+        let is_made = |second: &u64| {
+            progress.update(Time(second * 1_000_000_000), waiting, (Height(decided), Height(7)), is_held);
             progress.is_made()
         };
-        times.iter().map(look).collect()
+        times.iter().map(is_made).collect()
     }
 
     #[test]
-    fn the_last_block_of_an_idle_cluster_is_no_standstill_where_execution_is_held() {
+    fn last_block_of_an_idle_cluster_is_no_standstill_if_execution_is_held() {
         let times: Vec<u64> = (1..=8).collect();
-        let last = |waiting, decided, is_held| looks(&times, waiting, decided, is_held).pop();
-        assert_eq!(last(0, 7, false), Some(true), "nothing to do");
+        let last = |waiting, decided, is_held| progress_at(&times, waiting, decided, is_held).pop();
+        assert_eq!(last(0, 7, false), Some(true), "no pending work");
         assert_eq!(last(0, 8, false), Some(false));
         assert_eq!(last(0, 8, true), Some(true), "the next heartbeat syncs");
         assert_eq!(last(0, 9, true), Some(false));
@@ -230,34 +230,34 @@ mod tests {
     }
 
     #[test]
-    fn a_standstill_counts_from_when_something_was_to_do() {
-        let all = looks(&[1, 2, 3, 4, 5, 6, 7], 1, 7, false);
-        assert_eq!(all, [true, true, true, true, true, false, false], "five seconds after the first look");
+    fn standstill_begins_when_work_is_pending() {
+        let all = progress_at(&[1, 2, 3, 4, 5, 6, 7], 1, 7, false);
+        assert_eq!(all, [true, true, true, true, true, false, false], "five seconds after the first update");
         let mut progress = Progress::default();
         for second in 1..=100u64 {
-            progress.look(Time(second * 1_000_000_000), 0, (Height(7), Height(7)), false);
+            progress.update(Time(second * 1_000_000_000), 0, (Height(7), Height(7)), false);
         }
-        progress.look(Time(101_000_000_000), 1, (Height(7), Height(7)), false);
-        assert!(progress.is_made(), "a request that has just come to an idle cluster");
+        progress.update(Time(101_000_000_000), 1, (Height(7), Height(7)), false);
+        assert!(progress.is_made(), "a request has just arrived at an idle cluster");
     }
 
     #[test]
-    fn the_time_in_which_the_process_stood_still_does_not_count() {
-        assert_eq!(looks(&[1, 60, 61], 1, 7, false), [true, true, true]);
+    fn standstill_of_the_process_does_not_count() {
+        assert_eq!(progress_at(&[1, 60, 61], 1, 7, false), [true, true, true]);
     }
 
     #[test]
-    fn execution_is_progress_however_much_waits() {
+    fn execution_is_progress_under_any_backlog() {
         let mut progress = Progress::default();
         for second in 1..=100u64 {
             let heights = (Height(second / 4 + 9), Height(second / 4));
-            progress.look(Time(second * 1_000_000_000), 1_000, heights, false);
+            progress.update(Time(second * 1_000_000_000), 1_000, heights, false);
             assert!(progress.is_made(), "{second}");
         }
     }
 
     #[test]
-    fn the_mode_is_a_setting_where_delays_are_bounded() {
+    fn mode_is_a_setting_if_delays_are_bounded() {
         let text = || "?".to_owned();
         for (guarded, mode) in
             [(Some(true), json!("guarded")), (Some(false), json!("unguarded")), (None, Value::Null)]

@@ -9,16 +9,16 @@ use quorate_types::{BodyLimits, ClientAuth, Digest, Genesis, Member};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Notes when it was asked for anything last.
-struct Noting(Kv, Arc<Mutex<Option<Instant>>>);
+/// A store that notes the time of the last request for its name.
+struct NotingStore(Kv, Arc<Mutex<Option<Instant>>>);
 
-impl Noting {
+impl NotingStore {
     fn note(&self) {
         *self.1.lock().unwrap() = Some(Instant::now());
     }
 }
 
-impl Application for Noting {
+impl Application for NotingStore {
     fn name(&self) -> &'static str {
         self.note();
         self.0.name()
@@ -54,10 +54,10 @@ fn facts() -> Facts {
     Facts { protocol, n: 1, f: 0, durability, log_mode, link_auth, client_auth, mode: None, curve }
 }
 
-/// §18: all that have lost their power wait for each other from the moment on at which each of them can be reached. Who
-/// reads a long log for that time would not wait for anybody.
+/// §18: replicas that have lost their power wait for each other once all can be reached. The time in which a replica reads
+/// a long log must not count.
 #[test]
-fn the_clock_begins_when_the_node_is_open() {
+fn clock_starts_when_the_node_is_open() {
     let entry = quorate_protocols::find("sync-hotstuff").unwrap();
     let keys: Vec<SigningKey> = (1..=3).map(|id| SigningKey::from_seed(Scheme::Ed25519, [id; 32])).collect();
     let params = (entry.params)().unwrap();
@@ -93,7 +93,7 @@ fn the_clock_begins_when_the_node_is_open() {
         },
         key: keys[0].clone(),
         scheme: Scheme::Ed25519,
-        application: Box::new(Noting(Kv::default(), Arc::clone(&noted))),
+        application: Box::new(NotingStore(Kv::default(), Arc::clone(&noted))),
         keep_bytes: 32 << 20,
         disk_bytes_max: 64 << 20,
         snapshot_every_bytes: 1 << 30,
@@ -109,6 +109,6 @@ fn the_clock_begins_when_the_node_is_open() {
         folder: None,
     };
     let node = Node::open(setup).unwrap();
-    let looked = noted.lock().unwrap().unwrap();
-    assert!(node.clock.started() > looked, "it was opened on what the disk has, and then its clock began");
+    let last_request = noted.lock().unwrap().unwrap();
+    assert!(node.clock.started() > last_request, "the clock starts after the opening on the disk");
 }

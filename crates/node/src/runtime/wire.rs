@@ -1,8 +1,7 @@
-//! A turn's frames on their way to the reactor.
+//! The outputs of a host's turn, which go to the reactor.
 
 use super::clients::Clients;
 use super::clock::Clock;
-use super::rare::of_how_many;
 use super::rejects::{Origin, Rejects};
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
@@ -12,8 +11,8 @@ use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
 use quorate_types::{BundleDigest, ClientId, FrameBody, Kind, ReplicaId, ReplyBundle, Time};
 
-/// The reactor, the clients' table and the counts of what was refused, as one turn sees them.
-pub(super) struct Wire<'a> {
+/// The output of one turn: the reactor, the table of clients and the counts of refusals.
+pub(super) struct TurnOutput<'a> {
     pub(super) net: &'a mut Reactor,
     pub(super) clients: &'a mut Clients,
     pub(super) rejects: &'a mut Rejects,
@@ -21,20 +20,26 @@ pub(super) struct Wire<'a> {
     pub(super) clock: Clock,
 }
 
-impl Wire<'_> {
+impl TurnOutput<'_> {
     fn send_peer(&mut self, to: ReplicaId, lane: Lane, frame_type: u8, body: FrameBody) {
-        if self.net.send_peer(to, lane, frame_type, body).is_err() {
-            // The limits on bodies and claims keep every frame below the limit of its lane.
+        let sent = self.net.send_peer(to, lane, frame_type, body);
+        self.count_oversize(sent);
+    }
+
+    /// Counts a frame that was too long to be sent. The limits on bodies and claims keep every frame below the limit of its
+    /// lane.
+    fn count_oversize<E>(&mut self, sent: Result<(), E>) {
+        if sent.is_err() {
             self.rejects.count(Origin::Own, "oversize frame not sent");
         }
     }
 
-    /// Counts what was refused, and tells of what somebody should look at.
-    fn refused(&mut self, origin: Origin, reason: &'static str, is_news: bool) {
-        if !is_news {
+    /// Counts a refusal, and reports it in the log if an operator has to see it.
+    fn refused(&mut self, origin: Origin, reason: &'static str, is_for_the_log: bool) {
+        if !is_for_the_log {
             self.rejects.count(origin, reason);
-        } else if let Some(count) = self.rejects.tell(self.now, origin, reason) {
-            tracing::warn!("refused from {origin}: {reason}{}", of_how_many(count));
+        } else if let Some(often) = self.rejects.count_due(self.now, origin, reason) {
+            tracing::warn!("refused from {origin}: {reason}{often}");
         }
     }
 
@@ -45,15 +50,15 @@ impl Wire<'_> {
 
 fn send_client(net: &mut Reactor, rejects: &mut Rejects, conn: ConnId, message: &FromReplica) {
     match net.send_client(NetConn(conn.0), &|out| message.encode(out)) {
-        // A connection that is gone hears nothing, and the reactor tells of one that does not read. Their
-        // clients ask again elsewhere.
+        // The client of a connection that is gone or does not read asks another replica again. The reactor reports the
+        // connection.
         Ok(()) | Err(SendError::Gone | SendError::Full) => {}
         Err(SendError::Oversize) => rejects.count(Origin::Own, "oversize reply not sent"),
     }
 }
 
-/// Tells connections that a client's replies go to newer connections with the same key: a refusal of no bundle.
-pub(super) fn tell_displaced(clients: &mut Clients, net: &mut Reactor, rejects: &mut Rejects) {
+/// Notifies connections that a client's replies go to newer connections with the same key: a refusal of no bundle.
+pub(super) fn notify_displaced(clients: &mut Clients, net: &mut Reactor, rejects: &mut Rejects) {
     for (conn, client) in clients.take_displaced() {
         rejects.count(clients.origin(conn), "too many connections with one key");
         let (bundle, why) = (BundleDigest::ZERO, Refusal::Busy);
@@ -61,22 +66,19 @@ pub(super) fn tell_displaced(clients: &mut Clients, net: &mut Reactor, rejects: 
     }
 }
 
-impl Outgoing for Wire<'_> {
+impl Outgoing for TurnOutput<'_> {
     fn now(&mut self) -> Time {
         self.clock.now()
     }
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
         match to {
             To::All => {
-                if self.net.broadcast(lane, frame_type, &body).is_err() {
-                    self.rejects.count(Origin::Own, "oversize frame not sent");
-                }
+                let sent = self.net.broadcast(lane, frame_type, &body);
+                self.count_oversize(sent);
             }
             To::One(id) => self.send_peer(id, lane, frame_type, body),
             To::Some(set) => {
-                for id in set.iter() {
-                    self.send_peer(id, lane, frame_type, body.clone());
-                }
+                set.iter().for_each(|id| self.send_peer(id, lane, frame_type, body.clone()));
             }
         }
     }
@@ -97,7 +99,7 @@ impl Outgoing for Wire<'_> {
     fn proven(&mut self, conn: ConnId, client: &ClientId) {
         if self.clients.prove(conn, client) {
             self.net.vouch(NetConn(conn.0));
-            tell_displaced(self.clients, self.net, self.rejects);
+            notify_displaced(self.clients, self.net, self.rejects);
         }
     }
 
@@ -114,7 +116,7 @@ impl Outgoing for Wire<'_> {
     fn rejected(&mut self, source: FrameSource, _: Kind, reason: &'static str, is_breach: bool) {
         match source {
             FrameSource::Peer(id) => self.refused(Origin::Replica(id), reason, is_breach),
-            // It hears why, and is counted there: the replica refuses bundles too, not only its intake.
+            // `refuse` counts it and sends the reason: the replica refuses bundles too, not only its intake.
             FrameSource::Client(_) => {}
         }
     }
@@ -128,7 +130,7 @@ impl Outgoing for Wire<'_> {
     }
 }
 
-/// A refusal as `status` counts it.
+/// Returns the name under which `status` counts a refusal.
 fn name(why: Refusal) -> &'static str {
     match why {
         Refusal::Busy => "busy",
@@ -143,14 +145,14 @@ fn name(why: Refusal) -> &'static str {
     }
 }
 
-/// Keeps what a host sends before its links exist.
+/// The frames that a host sends before its links exist.
 #[derive(Default)]
-pub(super) struct Early {
+pub(super) struct EarlyOutput {
     pub(super) frames: Vec<(To, Lane, u8, FrameBody)>,
     pub(super) urgent: Option<ReplicaId>,
 }
 
-impl Outgoing for Early {
+impl Outgoing for EarlyOutput {
     fn now(&mut self) -> Time {
         Time::ZERO
     }

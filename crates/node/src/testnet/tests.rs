@@ -1,4 +1,4 @@
-//! Making a cluster refuses every configuration that a node refuses.
+//! The creation of a cluster refuses every configuration that a node refuses.
 
 use super::*;
 use quorate_protocols::REGISTRY;
@@ -20,8 +20,8 @@ fn plan(entry: &'static Entry, set: &[String]) -> Plan {
     }
 }
 
-/// Checks the files of this cluster as a node does before it touches its data.
-fn node_starts(draft: &Draft, dir: &Path) -> Result<(), String> {
+/// Checks the files of this cluster as a node does before it opens its data.
+fn node_starts(draft: &ClusterDraft, dir: &Path) -> Result<(), String> {
     let Applied { cluster, local_params, disk } = &draft.applied;
     fs::write(dir.join(CLUSTER_FILE), cluster.to_toml()).unwrap();
     let ids = [0, cluster.n() - 1];
@@ -37,7 +37,7 @@ fn node_starts(draft: &Draft, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Values beside the default of a field: the ends of its type, of its range and of the ranges of others.
+/// Returns values near the default of a field, and the ends of its type, of its range and of other ranges.
 fn values(default: &toml::Value) -> Vec<String> {
     match default {
         toml::Value::Integer(number) => {
@@ -50,10 +50,10 @@ fn values(default: &toml::Value) -> Vec<String> {
     }
 }
 
-/// All that `--set` takes for a protocol, each with values to try.
+/// Returns the fields that `--set` accepts for a protocol, each with values to try.
 fn all(entry: &'static Entry) -> Vec<(String, Vec<String>)> {
-    let draft = Draft::new(&plan(entry, &[])).unwrap();
-    let tables = [draft.applied.cluster.to_toml(), Draft::node_text(&draft)];
+    let draft = ClusterDraft::new(&plan(entry, &[])).unwrap();
+    let tables = [draft.applied.cluster.to_toml(), ClusterDraft::node_text(&draft)];
     let mut all = Vec::new();
     for table in &tables {
         let root: toml::Table = table.parse().unwrap();
@@ -70,13 +70,13 @@ fn all(entry: &'static Entry) -> Vec<(String, Vec<String>)> {
     all
 }
 
-/// Whether the field of a file is one that `--set` takes.
+/// Whether `--set` accepts a field.
 fn is_settable(name: &str) -> bool {
     let fixed = ["window", "checkpoint_every", "client_window"];
     name.ends_with("_max") || name == "keep_bytes" || fixed.contains(&name)
 }
 
-impl Draft {
+impl ClusterDraft {
     fn node_text(&self) -> String {
         let Applied { cluster, local_params, disk } = &self.applied;
         let listen = cluster.replicas[0];
@@ -84,9 +84,9 @@ impl Draft {
     }
 }
 
-/// A made cluster starts: each value of each field alone, and combinations that a seed decides.
+/// The test tries each value of each field alone, and combinations that a seed decides.
 #[test]
-fn whatever_is_made_starts() {
+fn every_cluster_that_is_made_starts() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = 41_u64;
     let mut draw = |below: usize| {
@@ -114,15 +114,15 @@ fn whatever_is_made_starts() {
         }
         let (mut made, mut refused) = (0, 0);
         for set in tries {
-            match Draft::new(&plan(entry, &set)) {
+            match ClusterDraft::new(&plan(entry, &set)) {
                 Ok(draft) => {
                     let started = node_starts(&draft, folder.path());
                     assert!(started.is_ok(), "{name} with {set:?} is made and does not start: {started:?}");
                     made += 1;
                 }
                 Err(failure) => {
-                    let said = failure.to_string();
-                    assert!(failure.code() == 2 && said.contains("expected"), "{name} with {set:?}: {said}");
+                    let text = failure.to_string();
+                    assert!(failure.code() == 2 && text.contains("expected"), "{name} with {set:?}: {text}");
                     refused += 1;
                 }
             }
@@ -132,7 +132,7 @@ fn whatever_is_made_starts() {
 }
 
 #[test]
-fn the_range_is_said_for_what_only_the_protocol_knows() {
+fn error_names_the_range_that_only_the_protocol_knows() {
     for (protocol, set, said) in [
         ("sync-hotstuff", "delta_ms=0", "--set: protocol.sync-hotstuff.delta_ms: expected 1 to"),
         ("pbft", "t0_ms=0", "--set: protocol.pbft.t0_ms: expected 10 to 60000"),
@@ -149,7 +149,7 @@ fn the_range_is_said_for_what_only_the_protocol_knows() {
 }
 
 #[test]
-fn limits_of_a_disk_are_those_of_its_node() {
+fn node_has_the_disk_limits_of_the_settings() {
     let folder = tempfile::tempdir().unwrap();
     let entry = quorate_protocols::find("pbft").unwrap();
     let set = ["keep_bytes=64MiB".to_owned(), "disk_bytes_max=\"1GiB\"".to_owned()];
@@ -159,7 +159,7 @@ fn limits_of_a_disk_are_those_of_its_node() {
 }
 
 #[test]
-fn addresses_that_cannot_work_together_are_refused() {
+fn conflicting_addresses_are_refused() {
     let entry = quorate_protocols::find("pbft").unwrap();
     for (peers, clients, said) in [
         (
@@ -178,13 +178,13 @@ fn addresses_that_cannot_work_together_are_refused() {
         let mut plan = plan(entry, &[]);
         plan.addresses[1] =
             ReplicaAddresses { peers: peers.parse().unwrap(), clients: clients.parse().unwrap() };
-        let failure = Draft::new(&plan).err().unwrap();
+        let failure = ClusterDraft::new(&plan).err().unwrap();
         assert!(failure.to_string().starts_with(said), "{failure}");
     }
 }
 
 #[test]
-fn who_tolerates_nobody_is_warned() {
+fn cluster_that_tolerates_no_fault_has_a_warning() {
     for (protocol, n, warns) in [
         ("pbft", 3, true),
         ("pbft", 4, false),
@@ -197,6 +197,6 @@ fn who_tolerates_nobody_is_warned() {
         let folder = tempfile::tempdir().unwrap();
         let warning = Testnet::create(folder.path(), &plan).unwrap().warning();
         assert_eq!(warning.is_some(), warns, "{protocol} {n}: {warning:?}");
-        assert!(!warns || warning.unwrap().contains("tolerates no faulty one"));
+        assert!(!warns || warning.unwrap().contains("tolerates no faulty replica"));
     }
 }

@@ -5,7 +5,7 @@ use crate::commands::input::ByteReader;
 use crate::exit::Failure;
 use std::io::Read;
 
-/// The bytes of an operation.
+/// The value and the expected value of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Inputs {
     /// The new value of a key.
@@ -18,7 +18,7 @@ impl Inputs {
     /// Reads the bytes of an operation, none of them longer than `limit`.
     ///
     /// # Errors
-    /// When the words do not fit together, or a file cannot be read or is too long.
+    /// Fails when the words do not fit together, or a file cannot be read or is too long.
     pub(super) fn of(action: &Action, limit: u32, stdin: &mut dyn Read) -> Result<Self, Failure> {
         let mut reader = ByteReader::new(limit, stdin);
         match action {

@@ -1,59 +1,54 @@
-//! Keys and values in print: as they are for programs, escaped for people.
+//! Output of keys and values: exact for programs, escaped for people.
 
+use crate::commands::client::put_result;
 use crate::commands::escape::{escaped, text};
 use crate::exit::Failure;
 use crate::out;
 use quorate_app::{KvOp, KvResult};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::path::Path;
 
 /// Prints the result of an operation as text.
 ///
 /// # Errors
-/// When it cannot be printed or written, and with exit code 3 where the answer is no: nothing is printed then.
+/// Fails when the result cannot be printed or written, and with exit code 3 and without output if the answer is no.
 pub(super) fn print(op: &KvOp<'_>, result: &KvResult, file: Option<&Path>) -> Result<(), Failure> {
-    match (result, file) {
-        (KvResult::Value(value), Some(file)) if file != Path::new("-") => {
-            std::fs::write(file, value).map_err(|error| Failure::run(format!("{}: {error}", file.display())))
-        }
-        (KvResult::Value(value), Some(_)) => out::bytes(value),
-        (KvResult::Value(value), None) if std::io::stdout().is_terminal() => out::line(escaped(value)),
-        (KvResult::Value(value), None) => out::bytes(&[value, b"\n".as_slice()].concat()),
-        (KvResult::Number(number), _) => out::line(number),
-        (KvResult::Entries { entries, .. }, _) => print_entries(entries),
-        (KvResult::Padding(_) | KvResult::Error(_), _) => out::line(format_args!("{result:?}")),
-        (KvResult::Done | KvResult::Absent | KvResult::Mismatch, _) => {
-            no(op, result)?;
+    match result {
+        KvResult::Value(value) => put_result(value, file),
+        KvResult::Number(number) => out::line(number),
+        KvResult::Entries { entries, .. } => print_entries(entries),
+        KvResult::Padding(_) | KvResult::Error(_) => out::line(format_args!("{result:?}")),
+        KvResult::Done | KvResult::Absent | KvResult::Mismatch => {
+            check_yes(op, result)?;
             out::line("ok")
         }
     }
 }
 
-/// An answer that is no is a failure of its own.
+/// Checks that the answer is not no.
 ///
 /// # Errors
-/// When a key has no value, or another one than expected.
-pub(super) fn no(op: &KvOp<'_>, result: &KvResult) -> Result<(), Failure> {
+/// Fails when a key has no value, or another value than expected.
+pub(super) fn check_yes(op: &KvOp<'_>, result: &KvResult) -> Result<(), Failure> {
     match (op, result) {
         (KvOp::Get { key }, KvResult::Absent) => {
             Err(Failure::no(format!("the key \"{}\" has no value", escaped(key))))
         }
         (KvOp::CompareAndSwap { key, expect, .. }, KvResult::Mismatch) => {
-            let found = if expect.is_some() { "has not the expected value" } else { "has a value" };
+            let found = if expect.is_some() { "does not have the expected value" } else { "has a value" };
             Err(Failure::no(format!("the key \"{}\" {found}: nothing was changed", escaped(key))))
         }
         _ => Ok(()),
     }
 }
 
-/// One line for each entry, whatever keys and values hold.
+/// Prints one line for each entry, for any bytes in keys and values.
 pub(super) fn print_entries(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
     out::bytes(lines(entries).as_bytes())
 }
 
-/// Escaped key, tab, escaped value.
+/// Returns the lines: escaped key, tab, escaped value.
 fn lines(entries: &[(Vec<u8>, Vec<u8>)]) -> String {
     let mut text = String::new();
     for (key, value) in entries {
@@ -62,7 +57,7 @@ fn lines(entries: &[(Vec<u8>, Vec<u8>)]) -> String {
     text
 }
 
-/// `{"kind", "key", "result"}`: `get` and `incr` result in the value or null, `put` and `del` in "ok", `cas` in
+/// Returns `{"kind", "key", "result"}`: `get` and `incr` result in the value or null, `put` and `del` in "ok", `cas` in
 /// "ok" or "no".
 pub(super) fn to_json(op: &KvOp<'_>, result: &KvResult) -> Value {
     let (kind, key) = match op {
@@ -85,7 +80,7 @@ pub(super) fn to_json(op: &KvOp<'_>, result: &KvResult) -> Value {
     json!({ "kind": kind, "key": text(key), "result": result })
 }
 
-/// `{"kind": "scan", "entries": [{"key", "value"}]}`.
+/// Returns `{"kind": "scan", "entries": [{"key", "value"}]}`.
 pub(super) fn scan_json(entries: &[(Vec<u8>, Vec<u8>)]) -> Value {
     let entries: Vec<Value> =
         entries.iter().map(|(key, value)| json!({ "key": text(key), "value": text(value) })).collect();

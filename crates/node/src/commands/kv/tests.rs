@@ -1,7 +1,8 @@
 use super::show::{scan_json, to_json};
 use super::*;
 use clap::Parser;
-use quorate_app::KvResult;
+use quorate_client::Fate;
+use std::time::Duration;
 
 #[derive(Parser)]
 struct Cli {
@@ -33,13 +34,13 @@ fn words_become_operations() {
     ] {
         let action = action(line);
         match Request::of(&action, &inputs(&action, b"").unwrap()) {
-            Request::One(op) => assert_eq!(op, expected, "{line}"),
+            Request::Single(op) => assert_eq!(op, expected, "{line}"),
             other @ Request::Scan(_) => panic!("{line}: {other:?}"),
         }
     }
 }
 
-/// Bytes that are no text, and more than a command line holds.
+/// Values may be no text, and longer than a command line.
 #[test]
 fn values_come_from_files_and_standard_input() {
     let folder = tempfile::tempdir().unwrap();
@@ -78,29 +79,29 @@ fn values_come_from_files_and_standard_input() {
 }
 
 #[test]
-fn an_answer_that_is_no_has_an_exit_code_of_its_own() {
+fn answer_no_has_an_exit_code_of_its_own() {
     let cas = KvOp::CompareAndSwap { key: b"k", expect: Some(b"a"), value: b"b" };
     let absent = KvOp::CompareAndSwap { key: b"k", expect: None, value: b"b" };
     for (op, result, says) in [
         (KvOp::Get { key: b"k\x1b" }, KvResult::Absent, "the key \"k\\u{1b}\" has no value"),
-        (cas, KvResult::Mismatch, "the key \"k\" has not the expected value: nothing was changed"),
+        (cas, KvResult::Mismatch, "the key \"k\" does not have the expected value: nothing was changed"),
         (absent, KvResult::Mismatch, "the key \"k\" has a value: nothing was changed"),
     ] {
         let failure = show::print(&op, &result, None).unwrap_err();
         assert_eq!((failure.code(), failure.to_string().as_str()), (3, says));
     }
-    show::no(&KvOp::Get { key: b"k" }, &KvResult::Value(b"(no value)".to_vec())).unwrap();
-    show::no(&KvOp::Delete { key: b"k" }, &KvResult::Absent).unwrap();
+    show::check_yes(&KvOp::Get { key: b"k" }, &KvResult::Value(b"(no value)".to_vec())).unwrap();
+    show::check_yes(&KvOp::Delete { key: b"k" }, &KvResult::Absent).unwrap();
 }
 
 #[test]
-fn an_unknown_outcome_is_called_one_and_says_what_to_do() {
+fn unknown_outcome_is_reported_with_advice() {
     let (key, value) = (&b"k"[..], &b"v"[..]);
     let late = |fate| ClientError::Timeout {
         waited: Duration::from_secs(3),
         tried: "sent to replicas 0, 1, 2, 3, 2 times, none has answered".to_owned(),
         fate,
-        trouble: "all connections stand".to_owned(),
+        trouble: "all connections are up".to_owned(),
     };
     let get = without_answer(&KvOp::Get { key }, &late(Fate::Unknown)).to_string();
     let put = without_answer(&KvOp::Put { key, value }, &late(Fate::Unknown)).to_string();
@@ -124,16 +125,16 @@ fn an_unknown_outcome_is_called_one_and_says_what_to_do() {
 }
 
 #[test]
-fn a_scan_has_a_range() {
+fn scan_has_a_range() {
     for (line, from, to, limit) in [
         ("scan", "", None, 1_000),
         ("scan --prefix ab --limit 5", "ab", Some("ac"), 5),
         ("scan --from a --to b", "a", Some("b"), 1_000),
     ] {
-        let expected = Range { from: from.into(), to: to.map(Into::into), limit };
+        let expected = KeyRange { from: from.into(), to: to.map(Into::into), limit };
         match Request::of(&action(line), &Inputs::default()) {
             Request::Scan(range) => assert_eq!(range, expected, "{line}"),
-            other @ Request::One(_) => panic!("{line}: {other:?}"),
+            other @ Request::Single(_) => panic!("{line}: {other:?}"),
         }
     }
 }
@@ -162,7 +163,7 @@ fn wrong_usage_is_refused() {
 }
 
 #[test]
-fn json_says_what_a_history_says() {
+fn json_has_the_form_of_a_history() {
     for (line, result, expected) in [
         ("get k", KvResult::Value(b"v".to_vec()), r#"{"key":"k","kind":"get","result":"v"}"#),
         ("get k", KvResult::Absent, r#"{"key":"k","kind":"get","result":null}"#),
@@ -175,15 +176,9 @@ fn json_says_what_a_history_says() {
     ] {
         let action = action(line);
         let inputs = inputs(&action, b"").unwrap();
-        let Request::One(op) = Request::of(&action, &inputs) else { panic!("{line}") };
+        let Request::Single(op) = Request::of(&action, &inputs) else { panic!("{line}") };
         assert_eq!(to_json(&op, &result).to_string(), expected, "{line}");
     }
     let entries = vec![(b"a".to_vec(), b"1".to_vec())];
     assert_eq!(scan_json(&entries).to_string(), r#"{"entries":[{"key":"a","value":"1"}],"kind":"scan"}"#);
-}
-
-#[test]
-fn the_key_lies_beside_the_cluster() {
-    assert_eq!(default_key(Path::new("cluster.toml")), Path::new("clients/kv.key"));
-    assert_eq!(default_key(Path::new("/a/b/cluster.toml")), Path::new("/a/b/clients/kv.key"));
 }
