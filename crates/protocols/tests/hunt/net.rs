@@ -23,22 +23,26 @@ pub(crate) trait Form: Sized {
     /// Messages of its replicas, as they are on the wire.
     type Message: Message;
     /// Common knowledge of all liars.
-    type Lore;
+    type Knowledge;
     const NAME: &'static str;
     /// Fastest delay as a fraction of Δ: the rotating form has a view in each two delays.
     const FASTEST: u64;
     /// Whether a replica commits only by votes of its current view, perhaps for a block of an earlier one. Otherwise votes of
     /// the block's view commit it.
     const COMMITS_IN_ITS_VIEW: bool;
-    fn lore(n: u16, liars: &[ReplicaId]) -> Self::Lore;
+    fn knowledge(n: u16, liars: &[ReplicaId]) -> Self::Knowledge;
     /// Returns a report of this recovery stage.
-    fn stands(is_running: bool) -> Self::Message;
+    fn stage_report(is_running: bool) -> Self::Message;
     /// Adds a message to the knowledge of liars.
-    fn learn(lore: &mut Self::Lore, from: ReplicaId, message: &Self::Message);
+    fn learn(knowledge: &mut Self::Knowledge, from: ReplicaId, message: &Self::Message);
     /// Returns the answer of liars to an opening replica; `None` if the message is no question.
-    fn answer(lore: &Self::Lore, rng: &mut Rng, asked: &Self::Message) -> Option<Self::Message>;
+    fn answer(knowledge: &Self::Knowledge, rng: &mut Rng, asked: &Self::Message) -> Option<Self::Message>;
     /// Returns the next lies, given the views of the honest replicas.
-    fn lie(lore: &mut Self::Lore, rng: &mut Rng, views: (u64, u64)) -> Vec<(ReplicaId, Self::Message)>;
+    fn lie(
+        knowledge: &mut Self::Knowledge,
+        rng: &mut Rng,
+        views: (u64, u64),
+    ) -> Vec<(ReplicaId, Self::Message)>;
     /// Returns the blocks whose headers a message hands on.
     fn blocks(message: &Self::Message) -> Vec<&Block>;
     /// Returns view and block of a vote.
@@ -91,7 +95,7 @@ pub(crate) struct Hunt<F: Form> {
     liars: Vec<usize>,
     /// Replicas without power.
     down: BTreeSet<usize>,
-    lore: F::Lore,
+    knowledge: F::Knowledge,
     oracle: Oracle,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<u64, Event<F>>,
@@ -153,7 +157,7 @@ impl<F: Form> Hunt<F> {
         let disks = honest.iter().map(|id| (*id, if rng.chance(150_000) { rng.below(bound / 3) } else { 0 }));
         let disks = disks.collect();
         let stalls = rng.chance(150_000);
-        let lore = F::lore(n, &liars.iter().map(|id| replica_id(*id)).collect::<Vec<_>>());
+        let knowledge = F::knowledge(n, &liars.iter().map(|id| replica_id(*id)).collect::<Vec<_>>());
         Self {
             n,
             committee: setup.committee::<F::Protocol>(),
@@ -163,7 +167,7 @@ impl<F: Form> Hunt<F> {
             replicas,
             liars,
             down: BTreeSet::new(),
-            lore,
+            knowledge,
             oracle: Oracle::default(),
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
@@ -197,7 +201,7 @@ impl<F: Form> Hunt<F> {
         self.trace.as_ref().map(|lines| lines.join("\n")).unwrap_or_default()
     }
 
-    fn say(&mut self, line: impl FnOnce() -> String) {
+    fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             let deltas = self.now * 1_000 / DELTA_NS;
             trace.push(format!("{:3}.{:03} {}", deltas / 1_000, deltas % 1_000, line()));
@@ -217,7 +221,7 @@ impl<F: Form> Hunt<F> {
     /// Returns the violation, if any.
     pub(crate) fn run(&mut self) -> Option<String> {
         let (liars, guarded, sides) = (self.liars.clone(), self.is_guarded, self.sides.clone());
-        self.say(|| format!("liars {liars:?}, guarded {guarded}, sides {sides:?}"));
+        self.note(|| format!("liars {liars:?}, guarded {guarded}, sides {sides:?}"));
         self.begin();
         let most = if self.rng.chance(800_000) { 10 } else { 40 };
         let mut end = DELTA_NS * (6 + self.rng.below(most));
@@ -260,7 +264,7 @@ impl<F: Form> Hunt<F> {
             replica.advance(at);
             for is_running in [false, true] {
                 for peer in &peers {
-                    let _ = replica.deliver(*peer, recode(&F::stands(is_running)));
+                    let _ = replica.deliver(*peer, recode(&F::stage_report(is_running)));
                 }
             }
             replica.offer(some);
@@ -350,7 +354,7 @@ impl<F: Form> Hunt<F> {
     }
 
     fn cut(&mut self) {
-        self.say(|| "POWER FAILS".to_owned());
+        self.note(|| "POWER FAILS".to_owned());
         self.oracle.forget();
         self.events.retain(|_, event| matches!(event, Event::Lie));
         let kept: Vec<(u64, u64)> = self.queue.drain().map(|Reverse(key)| key).collect();
@@ -367,7 +371,7 @@ impl<F: Form> Hunt<F> {
 
     fn open(&mut self, id: usize) {
         self.down.remove(&id);
-        self.say(|| format!("{id} is opened"));
+        self.note(|| format!("{id} is opened"));
         let (now, is_guarded) = (self.now, self.is_guarded);
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         // No earlier timer is set any more.
@@ -407,7 +411,7 @@ impl<F: Form> Hunt<F> {
         for block in path.into_iter().rev() {
             let id = block.id();
             self.bodies.entry(to).or_default().insert(id);
-            self.say(|| format!("  {to} gets {id:?}"));
+            self.note(|| format!("  {to} gets {id:?}"));
             self.with(to, |replica| replica.fetched(block));
         }
     }
@@ -431,7 +435,7 @@ impl<F: Form> Hunt<F> {
                 said = " (outside)".to_owned();
             }
         });
-        self.say(|| format!("  {from} -> {to} {}{said}", brief(message)));
+        self.note(|| format!("  {from} -> {to} {}{said}", brief(message)));
     }
 
     fn absorb(&mut self, id: usize, is_held: bool) {
@@ -445,7 +449,7 @@ impl<F: Form> Hunt<F> {
         }
         let is_telling =
             |line: &&String| ["note", "timer", "want"].iter().any(|start| line.starts_with(start));
-        lines.iter().filter(is_telling).for_each(|line| self.say(|| format!("    {id}: {line}")));
+        lines.iter().filter(is_telling).for_each(|line| self.note(|| format!("    {id}: {line}")));
         let has_committed = !committed.is_empty();
         // Each commit has a note that names its rule.
         let rules: Vec<&str> =
@@ -453,7 +457,7 @@ impl<F: Form> Hunt<F> {
         assert_eq!(committed.len(), rules.len(), "{notes:?}");
         for (what, rule) in committed.into_iter().zip(rules) {
             let Commit::Chain(block) = what else { continue };
-            self.say(|| format!("{id} COMMITS {block:?} ({rule})"));
+            self.note(|| format!("{id} COMMITS {block:?} ({rule})"));
             self.oracle.committed(id, view, block, rule != "committed by votes");
             self.log(id, block);
         }
@@ -519,9 +523,10 @@ impl<F: Form> Hunt<F> {
     fn send(&mut self, id: usize, to: To, message: &F::Message, is_held: bool) {
         let from = replica_id(id);
         if let Err(why) = self.claims_hold(message) {
-            self.oracle.find(format!("{id} says what everybody refuses ({why}): {}", brief(message)));
+            self.oracle
+                .find(format!("{id} sends a message that every intake refuses ({why}): {}", brief(message)));
         }
-        F::learn(&mut self.lore, from, message);
+        F::learn(&mut self.knowledge, from, message);
         F::blocks(message).into_iter().for_each(|block| self.oracle.block(block.clone()));
         if let Some((view, height, block)) = F::vote(message) {
             self.oracle.voted(Voted { by: id, view, height, block });
@@ -531,7 +536,7 @@ impl<F: Form> Hunt<F> {
             let at = self.now + self.rng.below(DELTA_NS);
             self.push(at, Event::Offer(id));
         }
-        self.say(|| format!("{id} says to {to:?}: {}", brief(message)));
+        self.note(|| format!("{id} sends to {to:?}: {}", brief(message)));
         let message = Rc::new(recode::<F::Message, F::Message>(message));
         let disk = if is_held { self.disks.get(&id).copied().unwrap_or_default() } else { 0 };
         let is_for = |peer: usize| match to {
@@ -547,7 +552,7 @@ impl<F: Form> Hunt<F> {
             self.push(at, Event::Deliver { from, to: peer, message: Rc::clone(&message) });
         }
         for liar in self.liars.clone().into_iter().filter(|liar| is_for(*liar)) {
-            if let Some(answer) = F::answer(&self.lore, &mut self.rng, &message) {
+            if let Some(answer) = F::answer(&self.knowledge, &mut self.rng, &message) {
                 let at = self.now + self.rng.below(DELTA_NS);
                 let message = Rc::new(answer);
                 self.push(at, Event::Deliver { from: replica_id(liar), to: id, message });
@@ -565,7 +570,7 @@ impl<F: Form> Hunt<F> {
         }
         let views = self.replicas.values().map(|replica| replica.status().view.0);
         let range = (views.clone().min().unwrap_or(1), views.max().unwrap_or(1));
-        let said = F::lie(&mut self.lore, &mut self.rng, range);
+        let said = F::lie(&mut self.knowledge, &mut self.rng, range);
         let honest = self.honest();
         let to = match self.rng.below(8) {
             0 | 1 => honest,
@@ -575,7 +580,7 @@ impl<F: Form> Hunt<F> {
         };
         let has_body = self.rng.chance(600_000);
         for (from, message) in said {
-            // A message that the intake refuses reaches nobody.
+            // A message that the intake refuses reaches no replica.
             if self.claims_hold(&message).is_err() {
                 continue;
             }

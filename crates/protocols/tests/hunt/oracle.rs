@@ -57,7 +57,7 @@ impl Oracle {
     pub(crate) fn voted(&mut self, voted: Voted) {
         if let Some(commit) = self.commits.iter().find(|commit| self.conflicts(commit, &voted)) {
             let Voted { by, view, height, block } = voted;
-            let found = format!("{by} votes for {block:?}, {height} in {view}, beside {commit:?}");
+            let found = format!("{by} votes for {block:?}, {height} in {view}, in conflict with {commit:?}");
             self.find(found);
         }
         self.votes.push(voted);

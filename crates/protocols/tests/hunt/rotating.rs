@@ -22,7 +22,7 @@ pub(crate) struct RotatingHunt;
 type Place = (View, BlockId);
 
 /// Messages that liars have received or made.
-pub(crate) struct Lore {
+pub(crate) struct Knowledge {
     n: u16,
     liars: Vec<ReplicaId>,
     headers: Vec<Header>,
@@ -31,7 +31,7 @@ pub(crate) struct Lore {
     number: u64,
 }
 
-impl Lore {
+impl Knowledge {
     fn leader(&self, view: u64) -> ReplicaId {
         ReplicaId(u16::try_from((view - 1) % u64::from(self.n)).unwrap())
     }
@@ -164,53 +164,53 @@ fn signed(header: &Header) -> Signed<Header> {
 impl Form for RotatingHunt {
     type Protocol = SyncHotStuff<Rotating>;
     type Message = RotatingMessage;
-    type Lore = Lore;
+    type Knowledge = Knowledge;
     const NAME: &'static str = "sync-hotstuff-rr";
     const FASTEST: u64 = 10;
     const COMMITS_IN_ITS_VIEW: bool = false;
 
-    fn lore(n: u16, liars: &[ReplicaId]) -> Lore {
+    fn knowledge(n: u16, liars: &[ReplicaId]) -> Knowledge {
         let (headers, votes, blames) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Lore { n, liars: liars.to_vec(), headers, votes, blames, number: 0 }
+        Knowledge { n, liars: liars.to_vec(), headers, votes, blames, number: 0 }
     }
 
-    fn stands(is_running: bool) -> RotatingMessage {
+    fn stage_report(is_running: bool) -> RotatingMessage {
         let stage = if is_running { RecoveryStage::Running } else { RecoveryStage::Silent };
         RotatingMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, stage)))
     }
 
-    fn learn(lore: &mut Lore, from: ReplicaId, message: &RotatingMessage) {
+    fn learn(knowledge: &mut Knowledge, from: ReplicaId, message: &RotatingMessage) {
         match message {
-            RotatingMessage::Propose { header, .. } => lore.learn_header(header),
+            RotatingMessage::Propose { header, .. } => knowledge.learn_header(header),
             RotatingMessage::Vote(header) => {
                 let block = &header.body.block;
-                lore.votes.entry((block.view, block.id())).or_default().insert(from);
-                lore.learn_header(&header.body);
+                knowledge.votes.entry((block.view, block.id())).or_default().insert(from);
+                knowledge.learn_header(&header.body);
             }
             RotatingMessage::Blame(view) => {
-                lore.blames.entry(*view).or_default().insert(from);
+                knowledge.blames.entry(*view).or_default().insert(from);
             }
             _ => {}
         }
     }
 
-    fn answer(lore: &Lore, rng: &mut Rng, asked: &RotatingMessage) -> Option<RotatingMessage> {
+    fn answer(knowledge: &Knowledge, rng: &mut Rng, asked: &RotatingMessage) -> Option<RotatingMessage> {
         let RotatingMessage::Ask { incarnation } = asked else { return None };
-        let last = lore.headers.last().map_or(1, |header| header.block.view.0);
-        Some(lore.answer(rng, last, *incarnation))
+        let last = knowledge.headers.last().map_or(1, |header| header.block.view.0);
+        Some(knowledge.answer(rng, last, *incarnation))
     }
 
-    fn lie(lore: &mut Lore, rng: &mut Rng, views: (u64, u64)) -> Vec<(ReplicaId, RotatingMessage)> {
-        let view = lore.near(rng, views);
-        let all = lore.liars.clone();
+    fn lie(knowledge: &mut Knowledge, rng: &mut Rng, views: (u64, u64)) -> Vec<(ReplicaId, RotatingMessage)> {
+        let view = knowledge.near(rng, views);
+        let all = knowledge.liars.clone();
         let Some(one) = rng.pick(&all).copied() else { return Vec::new() };
         let each = |said: RotatingMessage, who: &[ReplicaId]| {
             who.iter().map(|liar| (*liar, said.clone())).collect::<Vec<_>>()
         };
         match rng.below(20) {
-            0..=4 if all.contains(&lore.leader(view)) => {
-                let said = lore.propose(rng, view);
-                let mut all_said = vec![(lore.leader(view), said.clone())];
+            0..=4 if all.contains(&knowledge.leader(view)) => {
+                let said = knowledge.propose(rng, view);
+                let mut all_said = vec![(knowledge.leader(view), said.clone())];
                 if let RotatingMessage::Propose { header, .. } = said
                     && rng.chance(300_000)
                 {
@@ -219,12 +219,12 @@ impl Form for RotatingHunt {
                 all_said
             }
             0..=8 => {
-                let Some(header) = lore.of_view(rng, view) else { return Vec::new() };
+                let Some(header) = knowledge.of_view(rng, view) else { return Vec::new() };
                 let who = if rng.chance(600_000) { all } else { vec![one] };
                 each(RotatingMessage::Vote(signed(&header)), &who)
             }
             9 => each(RotatingMessage::Blame(View(view)), &all),
-            _ => lore.message(rng, view).map(|said| (one, said)).into_iter().collect(),
+            _ => knowledge.message(rng, view).map(|said| (one, said)).into_iter().collect(),
         }
     }
 

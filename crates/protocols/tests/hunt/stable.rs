@@ -24,7 +24,7 @@ pub(crate) struct StableHunt<V>(PhantomData<V>);
 type Place = (View, Height, BlockId);
 
 /// Messages that liars have received or made.
-pub(crate) struct Lore {
+pub(crate) struct Knowledge {
     n: u16,
     liars: Vec<ReplicaId>,
     /// Number of votes that decide at once.
@@ -38,7 +38,7 @@ pub(crate) struct Lore {
     number: u64,
 }
 
-impl Lore {
+impl Knowledge {
     fn leader(&self, view: u64) -> ReplicaId {
         ReplicaId(u16::try_from((view - 1) % u64::from(self.n)).unwrap())
     }
@@ -153,7 +153,7 @@ impl Lore {
         SyncMessage::Propose { header, parent }
     }
 
-    /// Returns a header of a view that nobody can vote for: too high, far above or below the leader's headers, or in conflict
+    /// Returns a header of a view that no replica can vote for: too high, far above or below the leader's headers, or in conflict
     /// with them.
     fn stray(&mut self, rng: &mut Rng, view: u64, by: ReplicaId) -> Header {
         self.number += 1;
@@ -286,13 +286,13 @@ where
 {
     type Protocol = SyncHotStuff<V>;
     type Message = SyncMessage;
-    type Lore = Lore;
+    type Knowledge = Knowledge;
     const NAME: &'static str = V::SPEC.summary;
     const FASTEST: u64 = 1_000;
     const COMMITS_IN_ITS_VIEW: bool = true;
 
-    fn lore(n: u16, liars: &[ReplicaId]) -> Lore {
-        Lore {
+    fn knowledge(n: u16, liars: &[ReplicaId]) -> Knowledge {
+        Knowledge {
             n,
             liars: liars.to_vec(),
             responsive: V::responsive_quorum(usize::from(n)),
@@ -304,59 +304,59 @@ where
         }
     }
 
-    fn stands(is_running: bool) -> SyncMessage {
+    fn stage_report(is_running: bool) -> SyncMessage {
         let stage = if is_running { RecoveryStage::Running } else { RecoveryStage::Silent };
         SyncMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, stage)))
     }
 
-    fn learn(lore: &mut Lore, from: ReplicaId, message: &SyncMessage) {
+    fn learn(knowledge: &mut Knowledge, from: ReplicaId, message: &SyncMessage) {
         match message {
-            SyncMessage::Propose { header, .. } => lore.learn_header(header),
+            SyncMessage::Propose { header, .. } => knowledge.learn_header(header),
             SyncMessage::Vote(header) => {
                 let block = &header.body.block;
-                lore.votes.entry((block.view, block.height, block.id())).or_default().insert(from);
-                lore.learn_header(&header.body);
+                knowledge.votes.entry((block.view, block.height, block.id())).or_default().insert(from);
+                knowledge.learn_header(&header.body);
             }
             SyncMessage::FirstVote { view, height, base } => {
-                lore.votes.entry((*view, *height, *base)).or_default().insert(from);
+                knowledge.votes.entry((*view, *height, *base)).or_default().insert(from);
             }
             SyncMessage::NewView { view, lock } => {
                 let body = SyncNewView { view: *view, lock: lock.clone() };
-                lore.new_views.push(Signed { body, by: from, signature: SIGNATURE });
+                knowledge.new_views.push(Signed { body, by: from, signature: SIGNATURE });
             }
             SyncMessage::Blame(view) => {
-                lore.blames.entry(*view).or_default().insert(from);
+                knowledge.blames.entry(*view).or_default().insert(from);
             }
             _ => {}
         }
     }
 
-    fn answer(lore: &Lore, rng: &mut Rng, asked: &SyncMessage) -> Option<SyncMessage> {
+    fn answer(knowledge: &Knowledge, rng: &mut Rng, asked: &SyncMessage) -> Option<SyncMessage> {
         let SyncMessage::Ask { incarnation, .. } = asked else { return None };
-        let last = lore.headers.last().map_or(1, |header| header.block.view.0);
-        Some(lore.answer(rng, last, *incarnation))
+        let last = knowledge.headers.last().map_or(1, |header| header.block.view.0);
+        Some(knowledge.answer(rng, last, *incarnation))
     }
 
-    fn lie(lore: &mut Lore, rng: &mut Rng, views: (u64, u64)) -> Vec<(ReplicaId, SyncMessage)> {
-        let view = lore.near(rng, views);
-        let all = lore.liars.clone();
+    fn lie(knowledge: &mut Knowledge, rng: &mut Rng, views: (u64, u64)) -> Vec<(ReplicaId, SyncMessage)> {
+        let view = knowledge.near(rng, views);
+        let all = knowledge.liars.clone();
         let Some(one) = rng.pick(&all).copied() else { return Vec::new() };
         if rng.chance(40_000) {
             // Any replica can sign a proposal of any view.
-            let by = if rng.chance(500_000) { one } else { lore.leader(view) };
-            let header = lore.stray(rng, view, by);
+            let by = if rng.chance(500_000) { one } else { knowledge.leader(view) };
+            let header = knowledge.stray(rng, view, by);
             return vec![(one, SyncMessage::Propose { header, parent: Certificate::genesis(VOTE) })];
         }
         match rng.below(20) {
-            0..=4 if lore.is_led_by_liar(view) && rng.chance(150_000) => {
-                let header = lore.stray(rng, view, lore.leader(view));
-                lore.learn_header(&header);
+            0..=4 if knowledge.is_led_by_liar(view) && rng.chance(150_000) => {
+                let header = knowledge.stray(rng, view, knowledge.leader(view));
+                knowledge.learn_header(&header);
                 vec![(one, SyncMessage::Vote(signed(&header)))]
             }
-            0..=4 if lore.is_led_by_liar(view) => {
+            0..=4 if knowledge.is_led_by_liar(view) => {
                 let again = view > 1 && rng.chance(200_000);
-                let said = if again { lore.new_view(rng, view) } else { lore.propose(rng, view) };
-                let mut all_said = vec![(lore.leader(view), said.clone())];
+                let said = if again { knowledge.new_view(rng, view) } else { knowledge.propose(rng, view) };
+                let mut all_said = vec![(knowledge.leader(view), said.clone())];
                 if let SyncMessage::Propose { header, .. } = said
                     && rng.chance(300_000)
                 {
@@ -365,11 +365,11 @@ where
                 all_said
             }
             0..=9 => {
-                let Some(said) = lore.promise(rng, view) else { return Vec::new() };
+                let Some(said) = knowledge.promise(rng, view) else { return Vec::new() };
                 let who = if rng.chance(600_000) { all } else { vec![one] };
                 who.into_iter().map(|liar| (liar, said.clone())).collect()
             }
-            _ => lore.message(rng, view).map(|said| (one, said)).into_iter().collect(),
+            _ => knowledge.message(rng, view).map(|said| (one, said)).into_iter().collect(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a liar, a client that helps it, or an unlucky moment could do to the others' progress.
+//! Attacks on progress: by a Byzantine replica, by a client that helps it, or by bad timing.
 
 use crate::support::{begin, both, go, incr, put, r, settle, wait_for, world, world_of};
 use quorate_consensus::{CheckpointProof, Entry, To};
@@ -13,9 +13,9 @@ fn view(world: &World, id: u16) -> View {
     world.status(r(id)).unwrap().view
 }
 
-/// Power goes while a replica writes down that it leaves a view, and only a part of that is on disk. The two others
-/// that are left need its VIEW-CHANGE, and get it when it is back.
-fn power_goes_while_a_view_is_left(entry: &Entry) {
+/// A replica loses power while it records that it leaves a view, and only a part of the record is on disk. The two
+/// other replicas need its VIEW-CHANGE, and receive it after its recovery.
+fn view_change_completes_after_a_power_cut_of_a_leaving_replica(entry: &Entry) {
     let mut torn = 0;
     for seed in 0..12 {
         for step in 1..=2 {
@@ -42,14 +42,14 @@ fn power_goes_while_a_view_is_left(entry: &Entry) {
             wait_for(&mut world, &ids, secs(20));
         }
     }
-    assert!(torn > 0, "no run has what this is about");
+    assert!(torn > 0, "no run tears the record of a view that is left");
 }
 
-both! { power_goes_while_a_view_is_left }
+both! { view_change_completes_after_a_power_cut_of_a_leaving_replica }
 
-/// A client and a liar: one backup alone is given a bundle, and the liar is the second one that suspects the leader.
+/// A client sends a bundle to one backup alone, and a Byzantine replica is the second one that suspects the leader.
 #[test]
-fn a_bundle_that_one_backup_alone_was_given_replaces_nobody() {
+fn bundle_that_one_backup_alone_receives_replaces_no_leader() {
     let mut world = world(9_100, |_| {});
     begin(&mut world);
     settle(&mut world);
@@ -73,12 +73,13 @@ fn a_bundle_that_one_backup_alone_was_given_replaces_nobody() {
         seen.insert(highest);
         go(world.run_for(ms(100)), &world);
     }
-    assert_eq!(seen, BTreeSet::from([View(0)]), "the leader hears of each bundle before it is too late");
+    assert_eq!(seen, BTreeSet::from([View(0)]), "the leader receives each bundle in time");
 }
 
-/// A liar's VIEW-CHANGE names as many blocks as it can. It is refused, or the next leader could not write its NEW-VIEW.
+/// A Byzantine VIEW-CHANGE names as many blocks as it can. It is refused, because the next leader could not record its
+/// NEW-VIEW otherwise.
 #[test]
-fn a_fat_view_change_stops_nobody() {
+fn oversized_view_change_is_refused() {
     for (blocks, heights) in [(64u8, 24u64), (4, 96), (64, 1)] {
         let mut world = world(9_200, |settings| {
             settings.checkpoint_every = 24;
@@ -108,9 +109,9 @@ fn a_fat_view_change_stops_nobody() {
     }
 }
 
-/// Proposals whose bodies nobody has: they cost little, for ever, and what counts is fetched all the same.
+/// Proposals without available bodies cost little at any time, and decided blocks are fetched all the same.
 #[test]
-fn dead_proposals_cost_little() {
+fn proposals_without_bodies_cost_few_frames() {
     let mut world = world(9_300, |settings| {
         settings.checkpoint_every = 64;
         settings.window = 256;
@@ -138,6 +139,6 @@ fn dead_proposals_cost_little() {
     let before = sent(&world);
     go(world.run_for(secs(60)), &world);
     let frames = sent(&world) - before;
-    // Three replicas ask for 200 blocks every two seconds, and are told that nobody has them.
+    // Three replicas request 200 blocks every two seconds, and their peers answer that they do not have them.
     assert!(frames < 3 * 2 * 200 * 30 + 2_000, "{frames} frames in an idle minute");
 }

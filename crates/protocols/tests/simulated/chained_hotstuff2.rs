@@ -1,6 +1,6 @@
 //! Scenarios of HotStuff-2 (`jolteon-hotstuff2` §14), and flawed variants of its rules.
 
-use crate::chained_liars::{Stage, follows};
+use crate::chained_liars::{ControlledLeader, follows};
 use crate::chained_support::{Content, HotStuff2, PROPOSE, Rules, VOTE, entry, listen};
 use crate::support::{begin, go, incr, r, settle, view, wait_for, world_of};
 use quorate_consensus::parts::chain::Tip;
@@ -59,26 +59,26 @@ impl<const LEADER_WAITS: bool, const HEEDS_LOCK: bool> Wire for Variant<LEADER_W
 /// One honest replica alone has a lock, because a Byzantine leader has shown the certificate to it alone. The timeouts of the
 /// view come from the others. Returns whether the next view has a certificate.
 fn next_view_is_certified(protocol: &Entry) -> bool {
-    let mut stage = Stage::of::<HotStuff2>(protocol, 1010, 1, |_| {});
-    let at = stage.view;
+    let mut setup = ControlledLeader::of::<HotStuff2>(protocol, 1010, 1, |_| {});
+    let at = setup.view;
     let (hidden, failed) = (at.next(), at.plus(2));
     let [first, second, locked] = [at, failed, at.plus(3)].map(|view| r(u16::try_from(view.0 % 4).unwrap()));
-    let listener = listen::<HotStuff2>(&mut stage.world, move |frame, _| {
+    let listener = listen::<HotStuff2>(&mut setup.world, move |frame, _| {
         let (kind, of) = (frame.content.kind, frame.content.view);
         // Two honest votes and the controlled replica's make the certificate, and timeouts carry too few of them.
         let is_proposal = kind == PROPOSE && of == at && frame.to == second;
         let reveals = [HotStuff2::TIMEOUT, HotStuff2::ADVANCE].contains(&kind) && of == hidden;
         if is_proposal || (frame.from == locked && reveals) { Verdict::Drop } else { Verdict::Pass }
     });
-    std::mem::swap(&mut *listener.borrow_mut(), &mut *stage.listener.borrow_mut());
-    stage.listener = listener;
-    let ids = stage.world.submit(0, &[incr("n")]);
-    let others = stage.others();
+    std::mem::swap(&mut *listener.borrow_mut(), &mut *setup.listener.borrow_mut());
+    setup.listener = listener;
+    let ids = setup.world.submit(0, &[incr("n")]);
+    let others = setup.others();
     let all_in = |world: &quorate_sim::World, of| others.iter().all(|id| view(world, *id) >= of);
-    go(stage.world.run_while("the first view fails", secs(10), |world| !all_in(world, hidden)), &stage.world);
-    let proof = stage.listener.borrow().proof();
+    go(setup.world.run_while("the first view fails", secs(10), |world| !all_in(world, hidden)), &setup.world);
+    let proof = setup.listener.borrow().proof();
     let votes: Vec<_> = {
-        let listener = stage.listener.borrow();
+        let listener = setup.listener.borrow();
         let votes = listener.votes.iter().map(|(_, vote)| vote).filter(|vote| vote.body.view == at);
         votes.copied().collect()
     };
@@ -88,21 +88,21 @@ fn next_view_is_certified(protocol: &Entry) -> bool {
         .iter()
         .map(|by| (*by, votes.iter().find(|vote| vote.by == *by).unwrap().signature))
         .collect();
-    signed.push((stage.controlled, stage.world.sign(stage.controlled, &statement)));
+    signed.push((setup.controlled, setup.world.sign(setup.controlled, &statement)));
     let qc = Certificate::of(statement, &signed);
-    let block = stage.block_on(&qc, hidden, &Payload::default(), 1);
-    stage.say::<HotStuff2>(To::One(locked), Content::Propose(block, follows(qc)));
-    go(stage.world.run_for(ms(20)), &stage.world);
-    assert!(stage.voters(hidden).contains(locked), "the lock of one replica alone");
+    let block = setup.block_on(&qc, hidden, &Payload::default(), 1);
+    setup.send::<HotStuff2>(To::One(locked), Content::Propose(block, follows(qc)));
+    go(setup.world.run_for(ms(20)), &setup.world);
+    assert!(setup.voters(hidden).contains(locked), "the lock of one replica alone");
     for id in [first, second] {
-        stage.say::<HotStuff2>(To::One(id), Content::Timeout(hidden, proof.clone(), None));
+        setup.send::<HotStuff2>(To::One(id), Content::Timeout(hidden, proof.clone(), None));
     }
     go(
-        stage.world.run_while("the next view ends", secs(10), |world| !all_in(world, at.plus(3))),
-        &stage.world,
+        setup.world.run_while("the next view ends", secs(10), |world| !all_in(world, at.plus(3))),
+        &setup.world,
     );
-    let is_certified = stage.listener.borrow().certificate(failed).is_some();
-    stage.recovers(&ids);
+    let is_certified = setup.listener.borrow().certificate(failed).is_some();
+    setup.recovers(&ids);
     is_certified
 }
 
@@ -114,7 +114,7 @@ fn t10_leader_that_waits_learns_a_hidden_lock() {
     assert!(!next_view_is_certified(&NO_WAIT));
 }
 
-/// Test 11: the first timer, and with it the wait, is far too short for the network. Commits go on once timers have doubled
+/// Test 11: the first timer, and with it the wait, is far too short for the network. Commits continue once timers have doubled
 /// often enough.
 #[test]
 fn t11_wait_that_is_too_short_costs_time_alone() {

@@ -27,7 +27,7 @@ for_each_rule_set! {
 }
 
 /// An idle world in which the leader of a view is a controlled replica, and a listener.
-pub(crate) struct Stage {
+pub(crate) struct ControlledLeader {
     pub(crate) world: World,
     pub(crate) listener: Rc<RefCell<Listener>>,
     pub(crate) controlled: ReplicaId,
@@ -39,7 +39,7 @@ fn pass(_: &Frame, _: &Listener) -> Verdict {
     Verdict::Pass
 }
 
-impl Stage {
+impl ControlledLeader {
     /// Makes a controlled replica of the leader of the view that is `ahead` views after the idle one.
     fn new<R: Rules>(seed: u64, ahead: u64, change: impl FnOnce(&mut Settings)) -> Self {
         Self::of::<R>(entry::<R>(), seed, ahead, change)
@@ -69,7 +69,7 @@ impl Stage {
         Self { world, listener, controlled, view: at }
     }
 
-    pub(crate) fn say<R: Rules>(&mut self, to: To, said: Content) {
+    pub(crate) fn send<R: Rules>(&mut self, to: To, said: Content) {
         self.world.send_as(self.controlled, to, boxed::<R>(said).as_ref());
     }
 
@@ -119,105 +119,106 @@ pub(crate) fn follows(qc: Certificate) -> ViewProof {
 /// executed once.
 fn s04_leader_equivocates_to_two_halves<R: Rules>() {
     for (seed, first, second) in [(1, 0..1, 1..3), (2, 0..2, 1..3), (3, 0..3, 0..0)] {
-        let mut stage = Stage::new::<R>(400 + seed, 0, |_| {});
-        let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
-        let payload = spread_bundle(&mut stage.world, stage.controlled);
-        let others = stage.others();
-        let proof = follows(stage.listener.borrow().high());
+        let mut setup = ControlledLeader::new::<R>(400 + seed, 0, |_| {});
+        let ids = setup.world.submit(0, &[incr("n"), incr("n")]);
+        let payload = spread_bundle(&mut setup.world, setup.controlled);
+        let others = setup.others();
+        let proof = follows(setup.listener.borrow().high());
         for (group, time_ns) in [(first, 1), (second, 2)] {
-            let block = stage.block(&payload, time_ns);
-            let vote = BlockVote { view: stage.view, block: block.id() };
+            let block = setup.block(&payload, time_ns);
+            let vote = BlockVote { view: setup.view, block: block.id() };
             let group = &others[group];
-            stage.say::<R>(some(group), Content::Propose(block, proof.clone()));
-            stage.say::<R>(To::All, Content::Vote(vote));
+            setup.send::<R>(some(group), Content::Propose(block, proof.clone()));
+            setup.send::<R>(To::All, Content::Vote(vote));
         }
-        stage.recovers(&ids);
+        setup.recovers(&ids);
     }
 }
 
 /// S5: f + 1 replicas alone receive a proposal. It may be certified with the leader's own vote. It costs two views at most.
 fn s05_leader_proposes_to_few<R: Rules>() {
     for (seed, votes) in [(1, true), (2, false)] {
-        let mut stage = Stage::new::<R>(500 + seed, 0, |_| {});
-        let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
-        let payload = spread_bundle(&mut stage.world, stage.controlled);
-        let (block, others) = (stage.block(&payload, 1), stage.others());
-        let proof = follows(stage.listener.borrow().high());
-        let vote = BlockVote { view: stage.view, block: block.id() };
-        stage.say::<R>(some(&others[..2]), Content::Propose(block, proof));
+        let mut setup = ControlledLeader::new::<R>(500 + seed, 0, |_| {});
+        let ids = setup.world.submit(0, &[incr("n"), incr("n")]);
+        let payload = spread_bundle(&mut setup.world, setup.controlled);
+        let (block, others) = (setup.block(&payload, 1), setup.others());
+        let proof = follows(setup.listener.borrow().high());
+        let vote = BlockVote { view: setup.view, block: block.id() };
+        setup.send::<R>(some(&others[..2]), Content::Propose(block, proof));
         if votes {
-            stage.say::<R>(To::All, Content::Vote(vote));
+            setup.send::<R>(To::All, Content::Vote(vote));
         }
-        let before = stage.view;
+        let before = setup.view;
         let failed = |world: &World| world.status(others[0]).unwrap().view_changes;
-        let so_far = failed(&stage.world);
-        wait_for(&mut stage.world, &ids, secs(10));
-        assert!(failed(&stage.world) - so_far <= 2, "two views at most from {before}");
-        stage.recovers(&ids);
+        let so_far = failed(&setup.world);
+        wait_for(&mut setup.world, &ids, secs(10));
+        assert!(failed(&setup.world) - so_far <= 2, "two views at most from {before}");
+        setup.recovers(&ids);
     }
 }
 
 /// S5, and test 3 of Jolteon: the collector of the votes for a block is silent. Timeouts carry the votes as well, so the block is
 /// certified and committed all the same.
 fn s05_collector_withholds_the_certificate<R: Rules>() {
-    let mut stage = Stage::new::<R>(510, 1, |_| {});
-    let at = stage.view;
-    let ids = stage.world.submit(0, &[incr("n")]);
-    wait_for(&mut stage.world, &ids, secs(10));
-    let listener = Rc::clone(&stage.listener);
+    let mut setup = ControlledLeader::new::<R>(510, 1, |_| {});
+    let at = setup.view;
+    let ids = setup.world.submit(0, &[incr("n")]);
+    wait_for(&mut setup.world, &ids, secs(10));
+    let listener = Rc::clone(&setup.listener);
     let qc = listener.borrow().certificate(at).cloned().unwrap();
-    let voters = stage.voters(at);
+    let voters = setup.voters(at);
     assert!(qc.signers.iter().all(|by| voters.contains(by)));
     let block = listener.borrow().blocks[&qc.block()].clone();
-    assert!(block.payload != empty_payload() && stage.world.height() >= block.height, "{block:?}");
-    stage.recovers(&ids);
+    assert!(block.payload != empty_payload() && setup.world.height() >= block.height, "{block:?}");
+    setup.recovers(&ids);
 }
 
 /// S5, and test 5 of Jolteon: after a failed view a leader proposes on an old certificate. The proposal gets no vote.
 fn s05_proposal_on_an_old_certificate_gets_no_vote<R: Rules>() {
-    let mut stage = Stage::new::<R>(520, 1, |_| {});
-    let (at, controlled) = (stage.view, stage.controlled);
+    let mut setup = ControlledLeader::new::<R>(520, 1, |_| {});
+    let (at, controlled) = (setup.view, setup.controlled);
     // The view before the controlled replica's fails: its proposal is lost.
-    let listener = listen::<R>(&mut stage.world, move |frame, _| {
+    let listener = listen::<R>(&mut setup.world, move |frame, _| {
         let lost = frame.content.kind == PROPOSE && frame.content.view == at;
         if lost { Verdict::Drop } else { Verdict::Pass }
     });
-    std::mem::swap(&mut *listener.borrow_mut(), &mut *stage.listener.borrow_mut());
-    stage.listener = listener;
-    let ids = stage.world.submit(0, &[incr("n")]);
+    std::mem::swap(&mut *listener.borrow_mut(), &mut *setup.listener.borrow_mut());
+    setup.listener = listener;
+    let ids = setup.world.submit(0, &[incr("n")]);
     let next = at.next();
-    let others = stage.others();
+    let others = setup.others();
     go(
-        stage
+        setup
             .world
             .run_while("the view fails", secs(10), |world| others.iter().any(|id| view(world, *id) < next)),
-        &stage.world,
+        &setup.world,
     );
-    let proof = stage.listener.borrow().proof();
+    let proof = setup.listener.borrow().proof();
     let timeouts = proof.timeouts.clone().unwrap();
     // Listed certificates let the intake refuse the proposal. A lock lets each replica refuse its vote.
     let (listed, age, refusals) =
         if R::TIMEOUTS_LIST_CERTIFICATES { (proof.qc.view(), 1, 3) } else { (View::ZERO, 2, 0) };
     assert_eq!((timeouts.view, timeouts.high()), (at, listed));
     let older = View(proof.qc.view().0 - age);
-    let older = stage.listener.borrow().certificate(older).cloned().unwrap();
-    let wrong = stage.block_on(&older, next, &Payload::default(), 1);
-    let before = refused(&stage.world, "certificate below what timeouts list");
-    stage.say::<R>(To::All, Content::Propose(wrong.clone(), ViewProof { qc: older.clone(), timeouts: None }));
-    let wrong = stage.block_on(&older, next, &Payload::default(), 2);
+    let older = setup.listener.borrow().certificate(older).cloned().unwrap();
+    let wrong = setup.block_on(&older, next, &Payload::default(), 1);
+    let before = refused(&setup.world, "certificate below what timeouts list");
+    setup
+        .send::<R>(To::All, Content::Propose(wrong.clone(), ViewProof { qc: older.clone(), timeouts: None }));
+    let wrong = setup.block_on(&older, next, &Payload::default(), 2);
     let shown = ViewProof { qc: older, timeouts: Some(timeouts) };
-    stage.say::<R>(To::All, Content::Propose(wrong, shown));
-    go(stage.world.run_for(ms(100)), &stage.world);
-    assert_eq!(refused(&stage.world, "certificate below what timeouts list") - before, refusals);
-    assert!(stage.voters(next).is_empty() && !stage.world.is_honest(controlled), "no replica votes for it");
-    stage.recovers(&ids);
+    setup.send::<R>(To::All, Content::Propose(wrong, shown));
+    go(setup.world.run_for(ms(100)), &setup.world);
+    assert_eq!(refused(&setup.world, "certificate below what timeouts list") - before, refusals);
+    assert!(setup.voters(next).is_empty() && !setup.world.is_honest(controlled), "no replica votes for it");
+    setup.recovers(&ids);
 }
 
 /// Invalid proofs, and what is wrong with each.
-fn wrong_proofs<R: Rules>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
-    let world = &stage.world;
-    let good = stage.listener.borrow().high();
-    let view = stage.view;
+fn wrong_proofs<R: Rules>(setup: &ControlledLeader) -> Vec<(&'static str, ViewProof)> {
+    let world = &setup.world;
+    let good = setup.listener.borrow().high();
+    let view = setup.view;
     let sign = |by: ReplicaId, statement: &Statement| (by, world.sign(by, statement));
     let all: Vec<ReplicaId> = world.replicas().collect();
     let votes = |kind: Kind, view: View, by: &[ReplicaId]| {
@@ -227,7 +228,7 @@ fn wrong_proofs<R: Rules>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
         (statement, listed)
     };
     let qc_of = |(statement, listed): (Statement, Vec<_>)| Certificate::of(statement, &listed);
-    let controlled = stage.controlled;
+    let controlled = setup.controlled;
     let mut cases = Vec::new();
     // One replica alone.
     cases.push(("one vote", follows(qc_of(votes(VOTE, view, &[controlled])))));
@@ -278,71 +279,71 @@ fn wrong_proofs<R: Rules>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
 
 /// S7, and test 8 of Jolteon: all replicas refuse each invalid proof in each message, and stay in their view.
 fn s07_invalid_certificates_are_refused<R: Rules>() {
-    let mut stage = Stage::new::<R>(700, 0, |_| {});
-    let (at, others) = (stage.view, stage.others());
-    for (what, proof) in wrong_proofs::<R>(&stage) {
+    let mut setup = ControlledLeader::new::<R>(700, 0, |_| {});
+    let (at, others) = (setup.view, setup.others());
+    for (what, proof) in wrong_proofs::<R>(&setup) {
         let total = |world: &World| world.rejected().values().sum::<u64>();
-        let before = total(&stage.world);
-        stage.say::<R>(To::All, Content::Advance(proof.clone()));
-        stage.say::<R>(To::All, Content::Timeout(at, proof.clone(), None));
-        let block = stage.block_on(&proof.qc, at, &Payload::default(), 1);
-        stage.say::<R>(To::All, Content::Propose(block, proof));
-        go(stage.world.run_for(ms(100)), &stage.world);
-        assert!(total(&stage.world) - before >= 9, "{what}: three replicas refuse three messages");
-        assert!(others.iter().all(|id| view(&stage.world, *id) == at), "{what}");
-        assert!(stage.voters(at).is_empty(), "{what}");
+        let before = total(&setup.world);
+        setup.send::<R>(To::All, Content::Advance(proof.clone()));
+        setup.send::<R>(To::All, Content::Timeout(at, proof.clone(), None));
+        let block = setup.block_on(&proof.qc, at, &Payload::default(), 1);
+        setup.send::<R>(To::All, Content::Propose(block, proof));
+        go(setup.world.run_for(ms(100)), &setup.world);
+        assert!(total(&setup.world) - before >= 9, "{what}: three replicas refuse three messages");
+        assert!(others.iter().all(|id| view(&setup.world, *id) == at), "{what}");
+        assert!(setup.voters(at).is_empty(), "{what}");
     }
     // A vote in a timeout that its replica has not signed.
-    let proof = follows(stage.listener.borrow().high());
+    let proof = follows(setup.listener.borrow().high());
     let body = BlockVote { view: at, block: proof.qc.block() };
-    let signature = stage.world.sign(stage.controlled, &body.statement(R::TIMEOUT));
-    for by in [stage.controlled, others[0]] {
+    let signature = setup.world.sign(setup.controlled, &body.statement(R::TIMEOUT));
+    for by in [setup.controlled, others[0]] {
         let vote = Some(Signed { body, by, signature });
-        stage.say::<R>(To::All, Content::Timeout(at, proof.clone(), vote));
+        setup.send::<R>(To::All, Content::Timeout(at, proof.clone(), vote));
     }
-    go(stage.world.run_for(ms(100)), &stage.world);
-    let ids = stage.world.submit(0, &[incr("n")]);
-    stage.recovers(&ids);
+    go(setup.world.run_for(ms(100)), &setup.world);
+    let ids = setup.world.submit(0, &[incr("n")]);
+    setup.recovers(&ids);
 }
 
 /// S9: one replica sends thousands of timeouts of views far ahead. No view changes, and the others keep none of them.
 fn s09_timeouts_of_far_views_have_no_effect<R: Rules>() {
-    let mut stage = Stage::new::<R>(900, 0, |_| {});
-    let (at, others) = (stage.view, stage.others());
-    let proof = follows(stage.listener.borrow().high());
+    let mut setup = ControlledLeader::new::<R>(900, 0, |_| {});
+    let (at, others) = (setup.view, setup.others());
+    let proof = follows(setup.listener.borrow().high());
     for number in 0..2_000u64 {
         let far = View((1 << 60) + number);
-        stage.say::<R>(To::All, Content::Timeout(far, proof.clone(), None));
-        stage.say::<R>(To::All, Content::Timeout(View(at.0 + 1 + number % 8), proof.clone(), None));
+        setup.send::<R>(To::All, Content::Timeout(far, proof.clone(), None));
+        setup.send::<R>(To::All, Content::Timeout(View(at.0 + 1 + number % 8), proof.clone(), None));
         let vote = BlockVote { view: View(at.0 + number), block: proof.qc.block() };
-        stage.say::<R>(To::All, Content::Vote(vote));
-        go(stage.world.run_for(50_000), &stage.world);
+        setup.send::<R>(To::All, Content::Vote(vote));
+        go(setup.world.run_for(50_000), &setup.world);
     }
-    go(stage.world.run_for(secs(2)), &stage.world);
-    assert!(others.iter().all(|id| view(&stage.world, *id) == at));
-    let ids = stage.world.submit(0, &[incr("n")]);
-    stage.recovers(&ids);
+    go(setup.world.run_for(secs(2)), &setup.world);
+    assert!(others.iter().all(|id| view(&setup.world, *id) == at));
+    let ids = setup.world.submit(0, &[incr("n")]);
+    setup.recovers(&ids);
 }
 
 /// S12: complaints go to the next leader alone, which sends the certificate of them to one replica. That replica's answers to
 /// the others' complaints let these on.
 #[test]
 fn s12_collector_of_complaints_sends_the_certificate_to_one() {
-    let mut stage = Stage::new::<HotStuff>(1200, 1, |settings| {
+    let mut setup = ControlledLeader::new::<HotStuff>(1200, 1, |settings| {
         settings.set("complaints", "linear");
     });
-    let at = stage.view;
-    let listener = listen::<HotStuff>(&mut stage.world, move |frame, _| {
+    let at = setup.view;
+    let listener = listen::<HotStuff>(&mut setup.world, move |frame, _| {
         let lost = frame.content.kind == PROPOSE && frame.content.view == at;
         if lost { Verdict::Drop } else { Verdict::Pass }
     });
-    std::mem::swap(&mut *listener.borrow_mut(), &mut *stage.listener.borrow_mut());
-    stage.listener = listener;
-    let ids = stage.world.submit(0, &[incr("n")]);
+    std::mem::swap(&mut *listener.borrow_mut(), &mut *setup.listener.borrow_mut());
+    setup.listener = listener;
+    let ids = setup.world.submit(0, &[incr("n")]);
     let mut listed = std::collections::BTreeMap::new();
     for _ in 0..5_000 {
-        go(stage.world.run_for(ms(1)), &stage.world);
-        for heard in stage.world.received(stage.controlled) {
+        go(setup.world.run_for(ms(1)), &setup.world);
+        for heard in setup.world.received(setup.controlled) {
             let ControlledInput::Frame { from, body, .. } = heard else { continue };
             let Some((bytes, signature)) = body.split_last_chunk::<64>() else { continue };
             if let Some(Content::Timeout(view, proof, _)) = read::<HotStuff>(bytes)
@@ -358,25 +359,25 @@ fn s12_collector_of_complaints_sends_the_certificate_to_one() {
     }
     assert_eq!(listed.len(), 3, "all complain to the next leader");
     let timeouts = TimeoutCertificate { view: at, listed: listed.into_values().collect() };
-    let proof = ViewProof { qc: stage.listener.borrow().high(), timeouts: Some(timeouts) };
-    let one = stage.others()[0];
-    stage.say::<HotStuff>(To::One(one), Content::Advance(proof));
-    stage.recovers(&ids);
+    let proof = ViewProof { qc: setup.listener.borrow().high(), timeouts: Some(timeouts) };
+    let one = setup.others()[0];
+    setup.send::<HotStuff>(To::One(one), Content::Advance(proof));
+    setup.recovers(&ids);
 }
 
 /// Test 6 of Jolteon: a timeout of a Byzantine replica carries the certificate of genesis. Those of a quorum are high enough all
 /// the same.
 fn j06_timeout_with_a_low_certificate_does_no_harm<R: Rules>() {
-    let mut stage = Stage::new::<R>(1300, 0, |_| {});
-    let ids = stage.world.submit(0, &[put("k", 1)]);
+    let mut setup = ControlledLeader::new::<R>(1300, 0, |_| {});
+    let ids = setup.world.submit(0, &[put("k", 1)]);
     let low = follows(Certificate::genesis(VOTE));
     for _ in 0..10 {
-        let at = stage.others().iter().map(|id| view(&stage.world, *id)).max().unwrap();
-        let proof = stage.listener.borrow().proof();
+        let at = setup.others().iter().map(|id| view(&setup.world, *id)).max().unwrap();
+        let proof = setup.listener.borrow().proof();
         let timeouts = proof.timeouts.filter(|timeouts| timeouts.high() == View::ZERO);
-        stage.say::<R>(To::All, Content::Timeout(at, low.clone(), None));
-        stage.say::<R>(To::All, Content::Timeout(at, ViewProof { timeouts, ..low.clone() }, None));
-        go(stage.world.run_for(ms(100)), &stage.world);
+        setup.send::<R>(To::All, Content::Timeout(at, low.clone(), None));
+        setup.send::<R>(To::All, Content::Timeout(at, ViewProof { timeouts, ..low.clone() }, None));
+        go(setup.world.run_for(ms(100)), &setup.world);
     }
-    stage.recovers(&ids);
+    setup.recovers(&ids);
 }

@@ -87,7 +87,7 @@ fn s08_certificates_with_a_gap_commit_no_block<R: Rules>() {
         assert!(world.height().since(before) <= 2 * links, "{before} to {}", world.height());
         gap.set(u64::MAX);
         let goal = before.plus(100);
-        go(world.run_while("it goes on", secs(30), |world| world.height() < goal), &world);
+        go(world.run_while("commits continue", secs(30), |world| world.height() < goal), &world);
     }
 }
 
@@ -103,13 +103,16 @@ fn s14_replica_far_behind_catches_up_without_a_checkpoint<R: Rules>() {
     let network_fault = cut(&mut world, away);
     busy(&mut world);
     let behind = world.executed(r(3));
-    go(world.run_while("it is far behind", secs(120), |world| world.height().since(behind) < 400), &world);
+    go(
+        world.run_while("the replica is far behind", secs(120), |world| world.height().since(behind) < 400),
+        &world,
+    );
     world.end_fault(network_fault);
     let target = world.height();
-    go(world.run_while("it is back", secs(20), |world| world.executed(r(3)) < target), &world);
+    go(world.run_while("the replica has caught up", secs(20), |world| world.executed(r(3)) < target), &world);
 }
 
-/// Test 2 of Jolteon: without a quorum no block is committed, and no oracle fails. With a quorum commits go on.
+/// Test 2 of Jolteon: without a quorum no block is committed, and no oracle fails. With a quorum commits continue.
 fn j02_no_commit_without_a_quorum<R: Rules>() {
     let mut world = world_of(entry::<R>(), 1402, |_| {});
     begin(&mut world);
@@ -218,7 +221,7 @@ fn j07_no_vote_after_a_timeout<R: Rules>() {
         let victim = r(u16::try_from((at.0 + 2) % 4).unwrap());
         late.set(Some((victim, at)));
         let ids = world.submit(0, &[incr("n")]);
-        go(world.run_while("it times out", secs(10), |_| !has_timed_out.get()), &world);
+        go(world.run_while("the replica times out", secs(10), |_| !has_timed_out.get()), &world);
         if let Some(survives) = crashes {
             world.crash(victim, survives);
             world.start(victim).unwrap();

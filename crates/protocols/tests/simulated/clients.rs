@@ -1,4 +1,4 @@
-//! Clients that lie, and replicas that lie to clients.
+//! Clients that lie, and replicas that send false replies to clients.
 
 use crate::support::{ask, begin, go, incr, no_view_change, put, r, refused, settle, wait_for, world};
 use quorate_sim::{Bytes, KvOp, KvResult, World, ms, secs};
@@ -11,8 +11,8 @@ use quorate_types::{
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The content of a bundle of a client in its present session. Its operation has no number in the history: what
-/// executes it would be noticed.
+/// Returns the content of a bundle of a client in its present session. Its operation has no number in the history, so
+/// the oracles would notice its execution.
 fn content(world: &World, client: usize, session: SessionId, number: u64) -> Vec<u8> {
     let key = world.client_id(client).unwrap();
     let mut builder = BundleBuilder::new(BundleKind::Requests, key, session, BundleNo(number));
@@ -21,15 +21,15 @@ fn content(world: &World, client: usize, session: SessionId, number: u64) -> Vec
     builder.finish()
 }
 
-fn say_to_all(world: &mut World, client: usize, message: &Bytes) {
+fn send_to_all(world: &mut World, client: usize, message: &Bytes) {
     for id in world.replicas() {
         world.forge_client_message(client, id, message.clone());
     }
     go(world.run_for(secs(3)), world);
 }
 
-/// Scenario 14: bad signatures, other clients' sessions, numbers far ahead, garbage: nothing is executed, nobody
-/// else notices, each is counted.
+/// Scenario 14: bad signatures, sessions of other clients, numbers far ahead, and garbage. Nothing of these bundles is
+/// executed, no other client is affected, and each bundle is counted.
 #[test]
 fn s14_lying_clients_execute_nothing() {
     let mut world = world(40, |_| {});
@@ -56,7 +56,7 @@ fn s14_lying_clients_execute_nothing() {
         ("content that is cut off", world.bundle_signed_by(1, cut_off), "malformed bundle"),
     ] {
         let before = refused(&world, reason);
-        say_to_all(&mut world, 1, &message);
+        send_to_all(&mut world, 1, &message);
         assert_eq!(refused(&world, reason), before + 4, "{what}: every replica counts it");
         assert_eq!(world.height(), height, "{what}: nothing is ordered");
     }
@@ -66,8 +66,7 @@ fn s14_lying_clients_execute_nothing() {
     no_view_change(&world);
 }
 
-/// Scenario 14: a bundle that was executed is sent again, by whoever kept it: it is answered from what is kept and
-/// changes nothing.
+/// Scenario 14: anybody may send an executed bundle again. It is answered from the kept reply and changes nothing.
 #[test]
 fn s14_replayed_bundles_change_nothing() {
     let mut world = world(41, |_| {});
@@ -83,7 +82,7 @@ fn s14_replayed_bundles_change_nothing() {
     builder.push(&[&number_in_history.to_le_bytes(), &op[..]].concat());
     let replay = world.bundle_signed_by(0, builder.finish());
     for _ in 0..3 {
-        say_to_all(&mut world, 0, &replay);
+        send_to_all(&mut world, 0, &replay);
     }
     assert_eq!(world.height(), before, "it is not ordered again");
     let id = ask(&mut world, 0, incr("n"));
@@ -91,8 +90,8 @@ fn s14_replayed_bundles_change_nothing() {
     no_view_change(&world);
 }
 
-/// Scenario 14: a request for a session that is open already is answered and not ordered again, or who kept a few of
-/// them could keep everybody busy.
+/// Scenario 14: a request for an open session is answered, and not ordered again. Otherwise a few kept requests could
+/// keep all replicas busy.
 #[test]
 fn s14_replayed_openings_are_not_ordered_again() {
     let mut world = world(45, |_| {});
@@ -113,16 +112,16 @@ fn s14_replayed_openings_are_not_ordered_again() {
         Some(message)
     });
     let replay = world.bundle_signed_by(0, opening);
-    say_to_all(&mut world, 0, &replay);
+    send_to_all(&mut world, 0, &replay);
     assert_eq!((world.height(), heard.get()), (before, 4));
     ask(&mut world, 0, incr("n"));
     no_view_change(&world);
 }
 
-/// Scenario 14: a client uses one number for two contents and sends one to each half: one of them is executed
-/// everywhere, or none.
+/// Scenario 14: a client uses one number for two contents, and sends one to each half of the replicas. All replicas
+/// execute the same one, or none.
 #[test]
-fn s14_two_contents_under_one_number() {
+fn s14_at_most_one_of_two_contents_under_one_number_is_executed() {
     let mut world = world(42, |_| {});
     begin(&mut world);
     let session = world.session(1).unwrap();
@@ -142,8 +141,8 @@ fn s14_two_contents_under_one_number() {
     no_view_change(&world);
 }
 
-/// Scenario 15: f replicas answer wrongly, before the right answers or after them: the client believes f + 1 equal
-/// ones and nothing else.
+/// Scenario 15: f replicas send false replies, before the right replies or after them. The client believes f + 1 equal
+/// replies and nothing else.
 #[test]
 fn s15_wrong_replies_are_not_believed() {
     for liar in 0..4 {
@@ -155,7 +154,7 @@ fn s15_wrong_replies_are_not_believed() {
                 Ok(FromReplica::Reply(client, reply)) if from == liar => {
                     Some(Bytes::from(FromReplica::Reply(client, lie(reply)).to_bytes()))
                 }
-                // The others' answers come late, or not: f + 1 of them are enough.
+                // The replies of the others come late or not at all: f + 1 of them are enough.
                 _ => (first || from != r((liar.0 + 1) % 4)).then_some(message),
             });
             let ids: Vec<_> = (0..20).map(|_| ask(&mut world, 0, incr("n"))).collect();
@@ -165,16 +164,16 @@ fn s15_wrong_replies_are_not_believed() {
     }
 }
 
-/// What would be believed if one answer were enough: it is consistent in itself.
+/// Returns a reply that a client would believe if one reply were enough: it is consistent in itself.
 fn lie(reply: ReplyBundle) -> ReplyBundle {
     let outcome: std::sync::Arc<[u8]> =
         Outcome::Done(vec![KvResult::Number(666).to_bytes()]).to_bytes().into();
     ReplyBundle { result: ReplyBundle::result_digest(&outcome), outcome, ..reply }
 }
 
-/// Scenario 15: answers to what nobody asked, and answers that contradict themselves.
+/// Scenario 15: replies to operations that no client has sent, and inconsistent replies.
 #[test]
-fn s15_answers_to_nothing_are_ignored() {
+fn s15_replies_without_a_request_are_ignored() {
     let mut world = world(44, |_| {});
     begin(&mut world);
     world.hook_replies(|from, _, message| match FromReplica::from_bytes(&message) {

@@ -1,4 +1,4 @@
-//! Machines lose power and come back.
+//! Replicas that lose power and recover.
 
 use crate::support::{
     SURVIVES, TRANSPORTS, ask, begin, both, go, incr, latency, no_view_change, put, r, settle, short_window,
@@ -9,18 +9,18 @@ use quorate_sim::{KvResult, Op, OpId, Oracle, ReplicaState, Survives, Transport,
 use quorate_types::{Height, ReplicaId};
 
 both! {
-    s12_power_cut_at_every_step
-    s12_power_cut_while_opening
-    s13_all_restart_at_once
-    s11_off_for_long_and_back
-    s11_off_for_too_long
-    s18_a_replica_whose_state_went_astray_stops_itself
-    who_is_killed_again_and_again_writes_a_snapshot_all_the_same
+    s12_power_cut_at_every_step_loses_nothing
+    s12_power_cuts_while_opening_lose_nothing
+    s13_acknowledged_requests_survive_a_restart_of_all
+    s11_replica_that_was_off_for_long_catches_up
+    s11_replica_that_was_off_for_too_long_stays_out
+    s18_replica_with_a_different_state_stops_itself
+    replica_that_crashes_repeatedly_still_writes_a_snapshot
     snapshots_write_no_more_than_the_log
 }
 
-/// A short run that has everything in it that is written to disk: promises of leaders and backups, bodies,
-/// decided heights, checkpoints and their proofs, a new segment of the log with its base, a snapshot.
+/// Returns a short run in which replicas write all kinds of data: promises of leaders and backups, bodies, decided
+/// heights, checkpoints and their proofs, a new segment of the log with its base, and a snapshot.
 fn short_run(entry: &Entry, seed: u64, transport: Transport) -> World {
     let mut world = world_of(entry, seed, |settings| {
         settings.transport = transport;
@@ -58,14 +58,15 @@ fn steps_of(entry: &Entry, id: ReplicaId, transport: Transport) -> u64 {
     world.steps(id) - before
 }
 
-/// Scenario 12: kill -9 at every write, sync and flush of a leader and of a backup: never two statements for one
-/// slot, nothing acknowledged is lost, everything goes on.
-fn s12_power_cut_at_every_step(entry: &Entry) {
+/// Scenario 12: the power of a leader or of a backup is cut at every write, sync and flush. No replica signs two
+/// statements for one slot, no acknowledged request is lost, and progress continues.
+fn s12_power_cut_at_every_step_loses_nothing(entry: &Entry) {
     for (id, transport) in [(r(0), TRANSPORTS[0]), (r(2), TRANSPORTS[0]), (r(0), TRANSPORTS[1])] {
         let steps = steps_of(entry, id, transport);
         assert!(steps > 60, "{steps} steps of {id} are too few to be a test");
         for step in 1..=steps {
-            // All three at each step where links carry it all; one at each for what has the same code below.
+            // With links, each step has all three kinds of survival. Otherwise each step has one, because the code
+            // below is the same.
             let is_first = transport == Transport::Links && !entry.spec.votes_are_signed;
             let one = (step % 3) as usize;
             for survives in if is_first { &SURVIVES[..] } else { &SURVIVES[one..=one] } {
@@ -86,8 +87,8 @@ fn cut_at(entry: &Entry, transport: Transport, (id, step, survives): (ReplicaId,
     settle(&mut world);
 }
 
-/// As above, and the power goes again while the replica is being opened, at each of the first steps of that.
-fn s12_power_cut_while_opening(entry: &Entry) {
+/// The power is cut, and cut again while the replica is opened, at each of the first steps of its opening.
+fn s12_power_cuts_while_opening_lose_nothing(entry: &Entry) {
     for step in 1..=12 {
         let mut world = short_run(entry, 13, Transport::Links);
         let ids = load(&mut world);
@@ -103,9 +104,9 @@ fn s12_power_cut_while_opening(entry: &Entry) {
     }
 }
 
-/// Scenario 13: all four lose power at once in the middle of everything: what was acknowledged survives, what was
-/// not completes after the clients have asked again.
-fn s13_all_restart_at_once(entry: &Entry) {
+/// Scenario 13: all four replicas lose power at once under load. Acknowledged requests survive, and the others complete
+/// after the clients have sent them again.
+fn s13_acknowledged_requests_survive_a_restart_of_all(entry: &Entry) {
     for transport in TRANSPORTS {
         for survives in SURVIVES {
             for seed in 0..8 {
@@ -134,9 +135,9 @@ fn s13_all_restart_at_once(entry: &Entry) {
     }
 }
 
-/// Scenario 11, first half: a replica that was off for long catches up from the others' logs while they keep what
-/// it lacks.
-fn s11_off_for_long_and_back(entry: &Entry) {
+/// Scenario 11, first half: a replica that was off for long catches up from the logs of the others, as long as they
+/// keep the missing heights.
+fn s11_replica_that_was_off_for_long_catches_up(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 14, |settings| {
             settings.transport = transport;
@@ -150,14 +151,15 @@ fn s11_off_for_long_and_back(entry: &Entry) {
         world.start(r(3)).unwrap();
         settle(&mut world);
         assert_eq!(world.status(r(3)).unwrap().state, ReplicaState::Current);
-        // And it is needed again: the others alone are no quorum.
+        // The replica is needed again: the others alone are no quorum.
         world.crash(r(1), Survives::Some);
         ask(&mut world, 0, put("k", "last"));
     }
 }
 
-/// Scenario 11, first half: when nobody keeps what it lacks it stays out and says so; the others do not care.
-fn s11_off_for_too_long(entry: &Entry) {
+/// Scenario 11, first half: a replica stays out and reports it if no peer keeps the missing heights. The others
+/// continue.
+fn s11_replica_that_was_off_for_too_long_stays_out(entry: &Entry) {
     let mut world = world_of(entry, 15, |settings| {
         short_window(settings);
         settings.storage.keep_bytes = 64 << 10;
@@ -168,7 +170,7 @@ fn s11_off_for_too_long(entry: &Entry) {
     many(&mut world, 400);
     let at = world.height();
     let kept = world.status(r(0)).unwrap().kept;
-    assert!(kept > Height(50), "the others have let go of old heights: they keep {kept} and later");
+    assert!(kept > Height(50), "the others have dropped old heights: they keep {kept} and later");
     world.start(r(3)).unwrap();
     go(world.run_for(secs(10)), &world);
     let status = world.status(r(3)).unwrap();
@@ -178,9 +180,9 @@ fn s11_off_for_too_long(entry: &Entry) {
     assert!(world.height() > at);
 }
 
-/// Between two kills the log never grows enough for a snapshot. What was executed again at the start counts as well, or
-/// each start would take longer than the one before.
-fn who_is_killed_again_and_again_writes_a_snapshot_all_the_same(entry: &Entry) {
+/// Between two crashes the log never grows enough for a snapshot. Operations that the start executes again count as
+/// well. Otherwise each start would take longer than the one before.
+fn replica_that_crashes_repeatedly_still_writes_a_snapshot(entry: &Entry) {
     let every = 64 << 10;
     let mut world = world_of(entry, 17, |settings| {
         short_window(settings);
@@ -201,11 +203,11 @@ fn who_is_killed_again_and_again_writes_a_snapshot_all_the_same(entry: &Entry) {
         go(world.run_for(ms(500)), &world);
     }
     let (_, snapshots) = world.disk_parts(r(3));
-    assert!(snapshots > 0, "{written} bytes in 12 lives, and none of them long enough");
+    assert!(snapshots > 0, "no snapshot after {written} bytes in 12 incarnations");
 }
 
-/// All of a large state changes between two snapshots, and the log grows by little: the next one waits until it has grown
-/// as much as the last has written.
+/// All of a large state changes between two snapshots, and the log grows by little. The next snapshot waits until the
+/// log has grown by as much as the last snapshot has written.
 fn snapshots_write_no_more_than_the_log(entry: &Entry) {
     let mut world = world_of(entry, 18, |settings| {
         short_window(settings);
@@ -224,9 +226,9 @@ fn snapshots_write_no_more_than_the_log(entry: &Entry) {
     assert!(state < log, "{state} bytes of state for {log} of log");
 }
 
-/// Scenario 18, first half: what a replica has executed is not what the others have. At the next checkpoint it notices
-/// and stops itself; the others go on as if nothing had happened, and nobody ever believes it.
-fn s18_a_replica_whose_state_went_astray_stops_itself(entry: &Entry) {
+/// Scenario 18, first half: the state of one replica differs from that of the others. The replica notices it at the
+/// next checkpoint and stops. The others are not affected, and no replica accepts the wrong state.
+fn s18_replica_with_a_different_state_stops_itself(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 16, |settings| {
             settings.transport = transport;
@@ -249,18 +251,18 @@ fn s18_a_replica_whose_state_went_astray_stops_itself(entry: &Entry) {
         for value in 2..40 {
             let id = ask(&mut world, value % 4, incr("n"));
             let result = world.history().get(id).unwrap().result.clone();
-            assert_eq!(result, Some(KvResult::Number(value as i64)), "the others' answer");
-            assert!(latency(&world, id) < ms(50), "the others do not notice: {}", latency(&world, id));
+            assert_eq!(result, Some(KvResult::Number(value as i64)), "the others reply");
+            assert!(latency(&world, id) < ms(50), "the others are not delayed: {}", latency(&world, id));
             if !world.is_running(r(2)) {
                 stopped.get_or_insert(world.height());
             }
         }
-        let Some(stopped) = stopped else { panic!("it goes on") };
+        let Some(stopped) = stopped else { panic!("the replica with the different state continues") };
         assert!((checkpoint..=checkpoint.plus(2)).contains(&stopped), "{at}, {checkpoint}, {stopped}");
         let others = [0, 1, 3].map(|id| world.status(r(id)).unwrap());
         assert!(others.iter().all(|status| status.stable > stopped), "their checkpoints are stable");
         no_view_change(&world);
-        // Whoever starts it again gets no further: what is on its disk is what went astray.
+        // A replica that starts again on this disk stops again, because the state on the disk differs.
         world.start(r(2)).unwrap();
         go(world.run_for(secs(5)), &world);
         let at = world.height();
@@ -268,7 +270,7 @@ fn s18_a_replica_whose_state_went_astray_stops_itself(entry: &Entry) {
             let id = ask(&mut world, value % 4, incr("n"));
             assert_eq!(world.history().get(id).unwrap().result, Some(KvResult::Number(value as i64)));
         }
-        assert!(world.height() >= at.plus(12) && !world.is_running(r(2)), "it stops again");
+        assert!(world.height() >= at.plus(12) && !world.is_running(r(2)), "the replica stops again");
         no_view_change(&world);
         let left = |world: &World| [0, 1, 3].map(|id| world.executed(r(id)));
         let apart = |world: &World| left(world) != [world.height(); 3];

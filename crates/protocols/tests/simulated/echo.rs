@@ -1,4 +1,4 @@
-//! The teaching protocol in the simulator: the basics, and random runs like any other protocol.
+//! The teaching protocol in the simulator: the basics, and random runs as for any other protocol.
 
 use crate::support::{TRANSPORTS, begin, go, incr, r, settle, wait_for, world_of};
 use quorate_consensus::Entry;
@@ -25,7 +25,7 @@ fn hundred_requests_lead_to_one_state() {
 }
 
 #[test]
-fn every_replica_may_be_restarted() {
+fn requests_survive_a_restart_of_any_replica() {
     for id in 0..4 {
         let mut world = world_of(echo(), 51, |_| {});
         begin(&mut world);
@@ -41,7 +41,7 @@ fn every_replica_may_be_restarted() {
 }
 
 #[test]
-fn random_runs() {
+fn random_runs_pass() {
     let mut byzantine = 0;
     for number in 0..20 {
         let report = seed::run(echo(), None, number).unwrap();

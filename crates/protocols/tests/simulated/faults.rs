@@ -1,4 +1,4 @@
-//! The list of faults as documentation has it: `docs/faults.md` is made here (`UPDATE_EXPECT=1` writes it).
+//! The list of faults in the documentation: this test makes `docs/faults.md` (`UPDATE_EXPECT=1` writes it).
 
 use expect_test::expect_file;
 use quorate_sim::fault::{Fault, FaultClass, FaultSource};

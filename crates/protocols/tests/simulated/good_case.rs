@@ -1,4 +1,4 @@
-//! Nothing goes wrong, or only so much that nobody should notice.
+//! Runs without faults, or with so few that no client notices them.
 
 use crate::support::{
     DELAY_NS, TRANSPORTS, ask, begin, both, constant_of, drop_frames, go, incr, latency, put, r, settle,
@@ -13,13 +13,13 @@ both! {
     s01_thousand_requests_lead_to_one_state
     s01_two_syncs_for_each_block
     s02_one_silent_backup_changes_nothing
-    s02_two_silent_backups_stop_it_until_one_returns
+    s02_two_silent_backups_stop_progress_until_one_recovers
     s17_one_withheld_checkpoint_does_no_harm
     s17_two_withheld_checkpoints_fill_the_window
     idle_replicas_hardly_wake_up
 }
 
-/// Scenario 1: 1,000 requests, one in a bundle and 100 in a bundle; all replicas end with the same state.
+/// Scenario 1: after 1,000 requests, with one or 100 in a bundle, all replicas have the same state.
 fn s01_thousand_requests_lead_to_one_state(entry: &Entry) {
     for together in [1, 100] {
         let mut world = world_of(entry, 1, |settings| {
@@ -40,7 +40,7 @@ fn s01_thousand_requests_lead_to_one_state(entry: &Entry) {
     }
 }
 
-/// At depth 1 each replica syncs twice for a block at most: each with what it says.
+/// At depth 1 each replica syncs at most twice for a block, once for each of its messages.
 fn s01_two_syncs_for_each_block(entry: &Entry) {
     let mut world = constant_of(entry, 4);
     begin(&mut world);
@@ -52,7 +52,7 @@ fn s01_two_syncs_for_each_block(entry: &Entry) {
     assert!(taken.iter().all(|syncs| *syncs <= 2), "{taken:?}");
 }
 
-/// Scenario 2: one backup is silent: progress, and nobody waits longer for it.
+/// Scenario 2: one backup is silent. Progress continues, and no request takes longer.
 fn s02_one_silent_backup_changes_nothing(entry: &Entry) {
     let mut world = constant_of(entry, 5);
     begin(&mut world);
@@ -63,9 +63,9 @@ fn s02_one_silent_backup_changes_nothing(entry: &Entry) {
     }
 }
 
-/// Scenario 2: two backups are silent: nothing is executed and nobody is told anything; a third comes back:
-/// progress resumes.
-fn s02_two_silent_backups_stop_it_until_one_returns(entry: &Entry) {
+/// Scenario 2: two backups are silent. No operation is executed, and no client receives a reply. Progress resumes when
+/// one of them has recovered.
+fn s02_two_silent_backups_stop_progress_until_one_recovers(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 6, |settings| settings.transport = transport);
         begin(&mut world);
@@ -84,7 +84,7 @@ fn s02_two_silent_backups_stop_it_until_one_returns(entry: &Entry) {
     }
 }
 
-/// Scenario 17: one replica keeps its CHECKPOINTs to itself: a quorum makes them stable all the same.
+/// Scenario 17: one replica withholds its CHECKPOINTs. A quorum makes the checkpoints stable all the same.
 fn s17_one_withheld_checkpoint_does_no_harm(entry: &Entry) {
     let mut world = short_world(entry, 7);
     let checkpoint = Kind::new("host.checkpoint");
@@ -97,8 +97,8 @@ fn s17_one_withheld_checkpoint_does_no_harm(entry: &Entry) {
     assert!(world.height().since(stable) <= world.settings().window, "stable {stable}");
 }
 
-/// Scenario 17: two keep them to themselves: the window fills and everything stops; when they are sent after all
-/// it goes on.
+/// Scenario 17: two replicas withhold their CHECKPOINTs, so the window fills and progress stops. Progress resumes when
+/// the CHECKPOINTs arrive.
 fn s17_two_withheld_checkpoints_fill_the_window(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 8, |settings| {
@@ -109,7 +109,7 @@ fn s17_two_withheld_checkpoints_fill_the_window(entry: &Entry) {
         let checkpoint = Kind::new("host.checkpoint");
         let proof = Kind::new("host.proof");
         drop_frames(&mut world, move |frame| {
-            // A view change shows the proof as well.
+            // A view change carries the proof as well.
             let shows = [checkpoint, proof, VIEW_CHANGE, NEW_VIEW, ENTRY];
             let withheld = shows.contains(&frame.content.kind);
             withheld && frame.from <= r(1)
@@ -120,7 +120,8 @@ fn s17_two_withheld_checkpoints_fill_the_window(entry: &Entry) {
             go(world.run_for(ms(20)), &world);
         }
         go(world.run_for(secs(20)), &world);
-        // Those who hear only each other's have no quorum; those who keep theirs to themselves have one.
+        // Two replicas that receive only each other's CHECKPOINTs have no quorum. The two that withhold theirs have
+        // one.
         let stable = world.status(r(2)).unwrap().stable;
         assert_eq!(world.height(), stable.plus(8), "the window is full");
         assert!(!world.all_done());
@@ -136,7 +137,7 @@ fn short_world(entry: &Entry, seed: u64) -> World {
     world
 }
 
-/// Idle replicas are idle: nothing but a STATUS now and then.
+/// Idle replicas seldom wake up: they send only a STATUS now and then.
 fn idle_replicas_hardly_wake_up(entry: &Entry) {
     let mut world = world_of(entry, 9, |settings| settings.parameters.exam = false);
     begin(&mut world);

@@ -1,5 +1,5 @@
-//! Protocols in the simulator: the scenarios of their specifications, what happens when a machine loses power at
-//! any step, thousands of random runs, and whether the oracles that judge all of this can be fooled.
+//! Protocols in the simulator: the scenarios of their specifications, power cuts at any step, and thousands of random
+//! runs. Other tests show that the oracles of these runs cannot be fooled.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,9 @@ mod chained_schedules;
 mod chained_support;
 mod clients;
 mod conformance;
+mod controlled;
 mod crashes;
+mod differing_states;
 mod echo;
 mod faults;
 mod good_case;
@@ -30,27 +32,25 @@ mod new_views;
 mod opt_scenarios;
 mod opt_schedules;
 mod oracles;
-mod puppets;
 mod replay;
 mod rotating;
 mod rotating_scenarios;
 mod scripts;
 mod seeds;
 mod side_by_side;
-mod states;
 mod support;
 mod sync_beyond;
 mod sync_cold;
+mod sync_exact_world;
 mod sync_flaws;
+mod sync_hidden_certificates;
 mod sync_lies;
 mod sync_museum;
-mod sync_plot;
+mod sync_planned_run;
 mod sync_power;
 mod sync_scenarios;
 mod sync_schedules;
-mod sync_stage;
-mod sync_unshown;
-mod sync_waits;
+mod sync_short_waits;
 mod synchronous;
 mod synchrony;
 mod traces;

@@ -1,5 +1,5 @@
-//! The museum of published failures: each broken variant is caught, and how many seeds it took is in
-//! `docs/museum.md`, which is made here (`UPDATE_EXPECT=1` writes it).
+//! The museum of published failures. Each broken variant is caught, and `docs/museum.md` has the seeds of each. This
+//! test makes the page (`UPDATE_EXPECT=1` writes it).
 
 use crate::chained_museum::{NO_VARIANTS, ROWS, Row};
 use crate::support::{pbft, pbft_signed};
@@ -30,7 +30,7 @@ impl Flaw<Pbft<AllSigned>> for VotesOfTwoViews {
         let view = protocol.status().view;
         let PbftMessage::Prepare(mut vote) = PbftMessage::from(message.clone()) else { return vec![message] };
         vote.view = vote.view.max(view);
-        // One vote of each sender, whichever view it was for.
+        // One vote of each sender counts, from any view.
         let counted = *self.0.entry((vote.view, vote.height, seal.by)).or_insert(vote.block);
         if counted == vote.block { vec![PbftMessage::Prepare(vote).into()] } else { Vec::new() }
     }
@@ -62,11 +62,11 @@ impl Flaw<Pbft<Linked>> for OwnSetOfChanges {
     }
 }
 
-/// M13: who has suspected a leader once is taken to suspect all that follow.
+/// M13: a replica that has suspected a leader once counts as suspecting all later ones.
 #[derive(Default)]
-struct SuspicionsForEver(BTreeSet<ReplicaId>);
+struct SuspicionsOfAllLeaders(BTreeSet<ReplicaId>);
 
-impl Flaw<Pbft<Linked>> for SuspicionsForEver {
+impl Flaw<Pbft<Linked>> for SuspicionsOfAllLeaders {
     fn hears(&mut self, protocol: &Pbft<Linked>, message: PbftMessage, seal: &Seal) -> Vec<PbftMessage> {
         if let PbftMessage::Suspect { on, .. } = message {
             self.0.insert(seal.by);
@@ -80,11 +80,11 @@ impl Flaw<Pbft<Linked>> for SuspicionsForEver {
     }
 }
 
-/// M21: a height out of a signed message is where something is looked up.
+/// M21: a height from a signed message is used as an index.
 #[derive(Default)]
-struct HeightIsAPlace;
+struct HeightAsIndex;
 
-impl Flaw<Pbft<Linked>> for HeightIsAPlace {
+impl Flaw<Pbft<Linked>> for HeightAsIndex {
     fn hears(&mut self, _: &Pbft<Linked>, message: PbftMessage, _: &Seal) -> Vec<PbftMessage> {
         if let PbftMessage::Status(standing) = &message {
             let table = [0u8; 256];
@@ -99,10 +99,10 @@ impl Flaw<Pbft<Linked>> for HeightIsAPlace {
 
 const M10: Entry = Entry::of::<Flawed<Pbft<AllSigned>, VotesOfTwoViews>>();
 const M11: Entry = Entry::of::<Flawed<Pbft<Linked>, OwnSetOfChanges>>();
-const M13: Entry = Entry::of::<Flawed<Pbft<Linked>, SuspicionsForEver>>();
-const M21: Entry = Entry::of::<Flawed<Pbft<Linked>, HeightIsAPlace>>();
+const M13: Entry = Entry::of::<Flawed<Pbft<Linked>, SuspicionsOfAllLeaders>>();
+const M21: Entry = Entry::of::<Flawed<Pbft<Linked>, HeightAsIndex>>();
 
-/// Variants of PBFT. `entry` is what they are variants of; the flawed one is in `run`.
+/// Variants of PBFT. The parameter of `run` is the original, and `run` itself names the flawed variant.
 const VARIANTS: [Exhibit; 4] = [
     Exhibit {
         id: "M10",
@@ -123,14 +123,14 @@ const VARIANTS: [Exhibit; 4] = [
     Exhibit {
         id: "M13",
         failure: "after a pause of two nodes for half an hour views change for ever",
-        variant: "pbft: a replica that has suspected one leader counts as suspecting all later ones",
+        variant: "pbft: a replica that has suspected a leader once counts as suspecting all later ones",
         caught_by: &[Oracle::Livelock],
         within: 100,
         run: long_pause,
     },
     Exhibit {
         id: "M21",
-        failure: "a number out of a signed message is used as an index",
+        failure: "a number from a signed message is used as an index",
         variant: "pbft: heights in a STATUS are looked up in a table",
         caught_by: &[Oracle::Panic],
         within: 300,
@@ -138,10 +138,10 @@ const VARIANTS: [Exhibit; 4] = [
     },
 ];
 
-/// Longer than any timeout, and every retry of a client.
+/// A pause that is longer than any timeout and any retry of a client.
 const PAUSE_NS: u64 = secs(60);
 
-/// Two replicas stand still for a long time while there is something to do.
+/// Pauses two replicas for a long time while requests wait.
 fn long_pause(_: &Entry, seed: u64) -> Result<Report, BadSettings> {
     let short = ShortRun::new((&M13, 4, seed), Trace::default(), |_: &mut Settings, _| {})?;
     Ok(short.run(|world: &mut World, rng| {
@@ -160,7 +160,8 @@ const PREFACE: &str = "\
 # The museum, and mutations for the oracles
 
 `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated museum` generates this page. The seeds are those of the
-simulator, from 0 on; the last column has the number of seeds until the failure was caught.
+simulator, from 0 on. The last column has the number of the seed that shows the failure, counted from 1. The search begins at
+the first seed, but for T1 at the 1061st and for T1b at the 1421st, because a search from the first one takes long.
 
 ## Published failures
 
@@ -172,8 +173,8 @@ twins scenarios: drawn leaders, and one replica that is two.
 Rows Y and Z are mutations of Sync HotStuff (its specification, section 23) and of Opt Sync (section 20), which random
 search finds too rarely. For a row with a *script*, one golden schedule replaces all seeds. The Byzantine replicas of these
 schedules follow the script, so the schedules are tests (`sync_schedules.rs`, `sync_cold.rs`, `opt_schedules.rs`) and no text
-files. The broken variants also do not broadcast the certificate of blocks that their timers commit (`sync_unshown.rs`). With
-that second safeguard most of these mutations alone fork nothing, but each rule has to hold without it. Hiding the
+files. The broken variants also do not broadcast the certificate of blocks that their timers commit
+(`sync_hidden_certificates.rs`). With that second safeguard most of these mutations alone fork nothing, but each rule has to hold without it. Hiding the
 certificates forks nothing by itself in any of these schedules; that is a test as well. Row Y13 shows the purpose of the
 safeguard.
 
@@ -198,15 +199,15 @@ follow from the inputs.
 |---|---|---|---|---|
 ";
 
-/// What became of a row: its line of the table.
+/// The verdict about a row, as a line of the table.
 struct Line {
     id: &'static str,
     text: Option<String>,
 }
 
 impl Line {
-    fn of(id: &'static str, words: (&str, &str), caught: Option<(u64, Failure)>) -> Self {
-        let (failure, variant) = words;
+    fn of(id: &'static str, texts: (&str, &str), caught: Option<(u64, Failure)>) -> Self {
+        let (failure, variant) = texts;
         let text = caught.map(|(seeds, found)| {
             eprintln!("{id} after {seeds} seeds: {found}");
             format!("| {id} | {failure} | {variant} | {} | {seeds} |", found.oracle)
@@ -223,14 +224,14 @@ impl Line {
         Self::of(row.id, (row.failure, row.variant), row.catch())
     }
 
-    /// Rows with one letter stand together, by their numbers.
+    /// Returns the sort key: rows with one letter are neighbours, in the order of their numbers.
     fn place(&self) -> (Option<char>, usize, &'static str) {
         let number: String = self.id.chars().skip(1).take_while(char::is_ascii_digit).collect();
         (self.id.chars().next(), number.parse().unwrap_or_default(), self.id)
     }
 }
 
-/// A row for each that is caught; what is not is added to `missed`.
+/// Adds a line for each caught row to the table, and each other row to `missed`.
 fn write_lines(lines: Vec<Line>, table: &mut String, missed: &mut Vec<&'static str>) {
     for Line { id, text } in lines {
         match text {

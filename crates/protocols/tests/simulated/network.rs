@@ -1,4 +1,4 @@
-//! The network loses, doubles, delays and cuts.
+//! A network that loses, duplicates, delays and cuts.
 
 use crate::support::{
     DELAY_NS, TRANSPORTS, TREQ_NS, ask, begin, both, constant_of, cut, go, latency, no_view_change, put, r,
@@ -15,14 +15,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 both! {
-    s10_a_backup_cut_off_for_a_minute
-    s10_a_lost_vote_is_said_again
-    s10_a_backup_that_hears_the_leader_alone
-    s19_five_bad_minutes
-    a_trickle_ends_when_it_ends
+    s10_backup_cut_off_for_a_minute_catches_up_and_votes
+    s10_lost_vote_is_sent_again
+    s10_backup_that_receives_only_leader_messages_catches_up
+    s19_progress_resumes_after_five_bad_minutes
+    backlog_of_a_trickling_link_does_not_grow
 }
 
-/// What a replica votes, from now on: kind, view, height and block of each PREPARE and COMMIT.
+/// Votes of a replica from now on: kind, view, height and block of each PREPARE and COMMIT.
 type Votes = Rc<RefCell<Vec<(Kind, View, Height, Digest)>>>;
 
 fn votes_of(world: &mut World, by: ReplicaId) -> Votes {
@@ -38,9 +38,9 @@ fn votes_of(world: &mut World, by: ReplicaId) -> Votes {
     votes
 }
 
-/// Scenario 10: one backup is cut off for a minute. The others are not affected; when it is back it has executed
-/// everything, nobody has left the view, and it votes in it again.
-fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
+/// Scenario 10: one backup is cut off for a minute, and the others are not affected. After the heal the backup has
+/// executed everything, no replica has left the view, and the backup votes in it again.
+fn s10_backup_cut_off_for_a_minute_catches_up_and_votes(entry: &Entry) {
     let mut world = constant_of(entry, 20);
     begin(&mut world);
     let network_fault = cut(&mut world, 2);
@@ -54,7 +54,7 @@ fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
     settle(&mut world);
     assert_eq!(world.status(r(2)).unwrap().state, ReplicaState::Current);
     no_view_change(&world);
-    // Its vote counts again: without another backup it is needed for every quorum.
+    // The vote of the backup counts again: without another backup every quorum needs it.
     go(world.run_for(secs(2)), &world);
     cut(&mut world, 3);
     let votes = votes_of(&mut world, r(2));
@@ -67,10 +67,10 @@ fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
     no_view_change(&world);
 }
 
-/// Scenario 10, in short: a cut takes the PREPARE of a backup that is needed, and then nothing more happens, or it is
-/// started anew. It says it again, the same for the same block in the same view (the link does, where one remembers),
-/// and nobody leaves the view.
-fn s10_a_lost_vote_is_said_again(entry: &Entry) {
+/// Scenario 10, in short: a cut loses the PREPARE of a backup that is needed. No further request follows, or the backup
+/// restarts. The backup, or its link, sends the same vote for the same block in the same view again. No replica leaves
+/// the view.
+fn s10_lost_vote_is_sent_again(entry: &Entry) {
     for (transport, restarts) in [(Transport::Links, false), (Transport::Datagrams, true)] {
         let mut world = world_of(entry, 23, |settings| {
             settings.conditions = LinkConditions::constant(DELAY_NS);
@@ -83,7 +83,7 @@ fn s10_a_lost_vote_is_said_again(entry: &Entry) {
         let votes = votes_of(&mut world, r(2));
         let height = world.height();
         let id = world.submit(0, &[put("k", "needs it")])[0];
-        // What it says is lost from now on; what others say still reaches it.
+        // Votes of the backup are lost from now on. Messages of the others still reach it.
         let mute = Places::one(2);
         let network_fault = world.begin_fault(NetworkFault {
             from: mute,
@@ -92,14 +92,14 @@ fn s10_a_lost_vote_is_said_again(entry: &Entry) {
             change: Change::Cut,
             fault: None,
         });
-        go(world.run_while("it votes", ms(20), |_| votes.borrow().is_empty()), &world);
+        go(world.run_while("the backup votes", ms(20), |_| votes.borrow().is_empty()), &world);
         let first = votes.take()[0];
         assert_eq!((first.0, first.1, first.2), (PREPARE, View(0), height.next()));
         if restarts {
             world.crash(r(2), Survives::Everything);
         }
         go(world.run_for(TREQ_NS / 3), &world);
-        assert_eq!(world.height(), height, "without it nothing is decided");
+        assert_eq!(world.height(), height, "no block is decided without the vote");
         votes.take();
         world.end_fault(network_fault);
         world.start(r(2)).unwrap();
@@ -110,16 +110,17 @@ fn s10_a_lost_vote_is_said_again(entry: &Entry) {
     }
 }
 
-/// Section 15, whatever the protocol: a replica that was cut off while the others executed the last heights of a burst
-/// learns them although nothing happens any more that could tell it.
+/// Section 15, for every protocol: a replica was cut off while the others executed the last heights of a burst. It
+/// learns these heights although no further message of the protocol names them.
 #[test]
-fn who_missed_the_end_of_a_burst_hears_of_it_in_an_idle_cluster() {
+fn replica_that_missed_the_end_of_a_burst_catches_up_in_an_idle_cluster() {
     for entry in quorate_protocols::REGISTRY.iter().filter(|entry| entry.spec.replaces_leader) {
         for transport in TRANSPORTS {
             for who in 0..smallest(entry, 1) {
                 let mut world = world_of(entry, 22, |settings| {
                     settings.transport = transport;
-                    // Who decides by silence never is quite idle; what is said now and then must not be all that helps.
+                    // A protocol that decides by timers is never quite idle. Its periodic messages must not be the only
+                    // ones that help.
                     if entry.spec.model == Model::Synchrony {
                         settings.set("heartbeat_ms", 9_000);
                     }
@@ -141,8 +142,8 @@ fn who_missed_the_end_of_a_burst_hears_of_it_in_an_idle_cluster() {
     }
 }
 
-/// Scenario 10, where nothing reaches it but the leader's words: it hears every proposal and no vote.
-fn s10_a_backup_that_hears_the_leader_alone(entry: &Entry) {
+/// Scenario 10: only messages of the leader reach a backup, so it receives every proposal and no vote.
+fn s10_backup_that_receives_only_leader_messages_catches_up(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 21, |settings| settings.transport = transport);
         begin(&mut world);
@@ -161,10 +162,10 @@ fn s10_a_backup_that_hears_the_leader_alone(entry: &Entry) {
     }
 }
 
-/// Scenario 19: 10 % loss, 10 % duplication and reordering for five minutes, with a partition every now and then.
-/// What clients saw is linearisable (the oracles check it against the order of execution), and there is progress
-/// soon after everything has healed.
-fn s19_five_bad_minutes(entry: &Entry) {
+/// Scenario 19: five minutes of 10 % loss, 10 % duplication, reordering, and a partition now and then. The results at
+/// the clients are linearizable: the oracles compare them with the order of execution. Progress resumes soon after the
+/// heal.
+fn s19_progress_resumes_after_five_bad_minutes(entry: &Entry) {
     for transport in TRANSPORTS {
         for seed in 0..2 {
             bad_minutes(entry, 30 + seed, transport);
@@ -191,7 +192,7 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
     }
     world.load_all(Workload {
         operations: 250,
-        // About as long as the bad weather: 125 bundles.
+        // The load lasts about as long as the faults: 125 bundles.
         pause_ns: secs(300) / 150,
         together_max: 3,
         outstanding_max: 8,
@@ -214,7 +215,7 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
     world.heal();
     let height = world.height();
     world.submit(0, &[put("k", "healed")]);
-    // Every outage was shorter, and none has had more than one cut.
+    // Every outage was shorter, and none had more than one cut.
     let bound = recovery(&world, secs(300));
     go(world.run_while("something is executed", bound, |world| world.height() == height), &world);
     go(world.run_while("all clients have their answers", secs(90), |world| !world.all_done()), &world);
@@ -223,8 +224,8 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
     assert_eq!(world.failed_ops(), 0);
 }
 
-/// A stream that trickles is behind, but not by more and more: what had piled up would be a fault that nobody ends.
-fn a_trickle_ends_when_it_ends(entry: &Entry) {
+/// A trickling link is late, but not later and later. A growing backlog would be a fault without an end.
+fn backlog_of_a_trickling_link_does_not_grow(entry: &Entry) {
     let mut world = world_of(entry, 23, |settings| settings.transport = Transport::Links);
     begin(&mut world);
     let all = Places::ALL;

@@ -1,5 +1,5 @@
-//! What begins a view: the choice between two prepared blocks, NEW-VIEWs that do not follow, and replicas in different
-//! views. Scenarios 7, 8 and 22 of PBFT, for both variants.
+//! The begin of a view: the choice between two prepared blocks, invalid NEW-VIEWs, and replicas in different views.
+//! Scenarios 7, 8 and 22 of PBFT, for both variants.
 
 use crate::support::{
     TRANSPORTS, VIEW_CHANGE_NS, begin, both, drop_frames, go, incr, level, message, r, recovery, refused,
@@ -16,10 +16,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 both! {
-    s07_the_newer_of_two_prepared_blocks_is_chosen
-    s08_a_new_view_that_does_not_follow
-    s08_a_new_view_of_another_than_the_leader
-    s08_a_right_new_view_for_some_and_a_wrong_one_for_others
+    s07_newer_of_two_prepared_blocks_is_chosen
+    s08_new_view_that_does_not_follow_is_refused
+    s08_new_view_of_a_replica_that_does_not_lead_is_refused
+    s08_replicas_meet_after_a_new_view_that_is_valid_only_for_some
     s22_one_replica_two_views_ahead
 }
 
@@ -32,20 +32,20 @@ fn read_new_view(body: &[u8]) -> NewView {
     }
 }
 
-/// What scenario 7 has seen at the height that matters; below it everything is decided.
+/// Observations of scenario 7 at its height; everything below is decided.
 #[derive(Default)]
 struct Seen {
     height: Height,
-    /// What replica 0 prepared in view 1, and replica 2 in view 3, by their COMMITs.
+    /// The block that replica 0 prepared in view 1, and that of replica 2 in view 3, as their COMMITs name them.
     prepared: [Option<(Height, Digest)>; 2],
-    /// Whether view 4 is asked for.
+    /// Whether replicas ask for view 4.
     is_asked: bool,
     new: Option<NewView>,
     committed: Vec<(Height, Digest)>,
 }
 
-/// Replica 0 alone prepares in view 1 and hears nothing more until view 4; of the others, replica 2 alone prepares, in
-/// view 3. Nobody's COMMITs arrive. The view change to view 4 is made by replicas 0, 2 and 3.
+/// Replica 0 alone prepares in view 1, and receives no further message until view 4. Of the others, replica 2 alone
+/// prepares, in view 3. No COMMIT arrives. Replicas 0, 2 and 3 make the view change to view 4.
 fn two_prepared(seen: &mut Seen, frame: &Frame) -> Verdict {
     let (kind, view) = (frame.content.kind, frame.content.view);
     let subject = (frame.content.height, frame.content.subject());
@@ -73,9 +73,9 @@ fn two_prepared(seen: &mut Seen, frame: &Frame) -> Verdict {
     if is_lost || (is_away && touches && !seen.is_asked) { Verdict::Drop } else { Verdict::Pass }
 }
 
-/// Scenario 7: of two blocks that have prepared at one height, in views 1 and 3, the next view chooses the one of view
-/// 3, although it hears of the other first and from as many.
-fn s07_the_newer_of_two_prepared_blocks_is_chosen(entry: &Entry) {
+/// Scenario 7: two blocks have prepared at one height, in views 1 and 3. The next view chooses that of view 3, although
+/// it receives the other one first and from as many replicas.
+fn s07_newer_of_two_prepared_blocks_is_chosen(entry: &Entry) {
     for (seed, transport) in TRANSPORTS.into_iter().enumerate() {
         let mut world = world_of(entry, 400 + seed as u64, |settings| settings.transport = transport);
         begin(&mut world);
@@ -106,7 +106,7 @@ fn s07_the_newer_of_two_prepared_blocks_is_chosen(entry: &Entry) {
     }
 }
 
-/// A world at rest, no checkpoint of which comes soon, with a controlled replica that will lead view 1.
+/// Returns an idle world in which no checkpoint is due soon, with a controlled replica that will lead view 1.
 fn with_next_leader(entry: &Entry, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
     let mut world = world_of(entry, seed, |settings| {
         settings.checkpoint_every = 64;
@@ -119,7 +119,7 @@ fn with_next_leader(entry: &Entry, seed: u64, change: impl FnOnce(&mut Settings)
     world
 }
 
-/// The view changes for view 1 that have reached the controlled replica, by sender; run until there are so many.
+/// Runs until this number of view changes for view 1 have reached the controlled replica. Returns them by sender.
 fn collect_changes(world: &mut World, controlled: ReplicaId, count: usize) -> Vec<Signed<ViewChange>> {
     let mut changes: Vec<Signed<ViewChange>> = Vec::new();
     for _ in 0..2_000 {
@@ -132,7 +132,7 @@ fn collect_changes(world: &mut World, controlled: ReplicaId, count: usize) -> Ve
             }
             let (message, signature) = body.split_last_chunk::<64>().unwrap();
             let Ok(PbftMessage::ViewChange(change)) = PbftMessage::from_bytes(message) else {
-                panic!("not one")
+                panic!("a message of that kind is no VIEW-CHANGE")
             };
             changes.push(Signed { body: *change, by: from, signature: Signature(*signature) });
         }
@@ -141,7 +141,7 @@ fn collect_changes(world: &mut World, controlled: ReplicaId, count: usize) -> Ve
             return changes;
         }
     }
-    panic!("only {} view changes have come", changes.len());
+    panic!("only {} view changes have arrived", changes.len());
 }
 
 fn signed(world: &World, by: ReplicaId, body: ViewChange) -> Signed<ViewChange> {
@@ -149,26 +149,26 @@ fn signed(world: &World, by: ReplicaId, body: ViewChange) -> Signed<ViewChange> 
     Signed { body, by, signature }
 }
 
-/// What is wrong with a NEW-VIEW.
+/// The fault of a NEW-VIEW.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
     /// X has one block more.
     More,
-    /// X leaves out what has prepared.
+    /// X lacks a prepared block.
     Nothing,
-    /// X says that nothing has prepared where something has.
+    /// X has an empty block at a height at which a block has prepared.
     Null,
-    /// X names another block where one has prepared.
+    /// X names another block at a height at which one has prepared.
     Other,
-    /// Q - 1 view changes.
+    /// It has only Q - 1 view changes.
     TooFew,
-    /// One sender twice.
+    /// One sender occurs twice.
     Twice,
-    /// A view change for another view among them.
+    /// One view change is for another view.
     OtherView,
-    /// A view change in the name of another.
+    /// One view change is in the name of another replica.
     Forged,
-    /// A view change of the leader's own that shows less than its form asks, or more.
+    /// The leader's own view change shows less than its form requires, or more.
     Unshown,
 }
 
@@ -185,7 +185,7 @@ impl Wrong {
         Self::Unshown,
     ];
 
-    /// What a replica says that refuses it: all but two say it in the check of the NEW-VIEW itself.
+    /// Returns the reason of a replica that refuses it. The check of the NEW-VIEW itself gives all reasons but two.
     fn reason(self, entry: &Entry) -> &'static str {
         match self {
             Self::More | Self::Nothing | Self::Null | Self::Other => "another selection",
@@ -199,7 +199,7 @@ impl Wrong {
     }
 }
 
-/// A NEW-VIEW of the controlled replica: right but for one thing. X should be `picks`.
+/// Returns a NEW-VIEW of the controlled replica with one fault. The right X is `picks`.
 fn wrong_new_view(
     entry: &Entry,
     world: &World,
@@ -221,14 +221,14 @@ fn wrong_new_view(
             changes.push(signed(world, r(1), body));
         }
         Wrong::Forged => {
-            // In the name of another, under the controlled replica's own key.
+            // It is in the name of another replica, under the controlled replica's own key.
             let body = ViewChange { prepared: Vec::new(), certified: Vec::new(), ..changes[2].body.clone() };
             changes[2] = Signed { by: changes[2].by, ..signed(world, r(1), body) };
         }
         Wrong::Unshown => {
             let mut body = changes[0].body.clone();
             if entry.spec.votes_are_signed {
-                // Another block than the certificate's.
+                // It names another block than the certificate does.
                 body.prepared.last_mut().unwrap().block = invented;
             } else {
                 body.certified.push(certificate(world, height, block));
@@ -240,7 +240,7 @@ fn wrong_new_view(
     NewView { view: View(1), changes, picks }
 }
 
-/// What shows that a block has prepared in view 0.
+/// Returns the proof that a block has prepared in view 0.
 fn certificate(world: &World, height: Height, block: BlockId) -> Certified {
     let of = |kind: Kind, by: &[u16]| {
         let statement = Statement::new(kind, View(0), height, block.0);
@@ -250,16 +250,16 @@ fn certificate(world: &World, height: Height, block: BlockId) -> Certified {
     Certified { proposal: of(PRE_PREPARE, &[0]), prepares: of(PREPARE, &[2, 3]) }
 }
 
-/// X.
+/// The blocks that a NEW-VIEW selects by height: its X.
 type Picks = Vec<(Height, BlockId)>;
 
-/// What would decide in view 0 after all.
+/// Whether a frame could still decide a block in view 0.
 fn is_old_commit(frame: &Frame) -> bool {
     frame.content.kind == COMMIT && frame.content.view == View(0)
 }
 
-/// A block has prepared everywhere and is decided nowhere, and all leave for view 1. The view changes that reach a
-/// controlled replica, and what follows from them. The COMMITs of view 0 stay lost.
+/// A block has prepared at all replicas and is decided at none, and all leave for view 1. Returns the view changes that
+/// reach a controlled replica, and their selection. The COMMITs of view 0 stay lost.
 fn leave_with_a_prepared_block(
     world: &mut World,
     controlled: ReplicaId,
@@ -270,16 +270,16 @@ fn leave_with_a_prepared_block(
     let changes = collect_changes(world, controlled, count);
     let entries = &changes[0].body.prepared;
     assert!(changes.iter().all(|change| change.body.prepared == *entries), "all of them have prepared it");
-    assert_eq!(entries.last().unwrap().height, before.next(), "one that is not decided");
+    assert_eq!(entries.last().unwrap().height, before.next(), "its height is not decided");
     assert_eq!(world.height(), before);
     let picks = entries.iter().map(|entry| (entry.height, entry.block)).collect();
     drop_frames(world, is_old_commit);
     (changes, picks)
 }
 
-/// Scenario 8: the leader of the next view says NEW-VIEW, and it does not follow from what it shows. It is refused,
-/// and the view after it begins, with what had prepared.
-fn s08_a_new_view_that_does_not_follow(entry: &Entry) {
+/// Scenario 8: the leader of the next view sends a NEW-VIEW that does not follow from its view changes. It is refused,
+/// and the view after it begins with the prepared block.
+fn s08_new_view_that_does_not_follow_is_refused(entry: &Entry) {
     for (seed, wrong) in Wrong::ALL.into_iter().enumerate() {
         let mut world = with_next_leader(entry, 410 + seed as u64, |_| {});
         let ids = world.submit(0, &[incr("n"), incr("n")]);
@@ -288,7 +288,7 @@ fn s08_a_new_view_that_does_not_follow(entry: &Entry) {
         let reason = wrong.reason(entry);
         assert_eq!(refused(&world, reason), 0);
         world.send_as(r(1), To::All, &*message(entry, PbftMessage::NewView(Box::new(new))));
-        // Two that refuse it make the third join them, who may hear it when it is stale.
+        // Two replicas that refuse it make the third one join them. The third one may receive it when it is stale.
         go(world.run_for(ms(20)), &world);
         assert!(refused(&world, reason) >= 2, "{wrong:?}: {:?}", world.rejected());
         assert!(refused(&world, reason) + refused(&world, "stale") >= 3, "{wrong:?}: {:?}", world.rejected());
@@ -299,9 +299,9 @@ fn s08_a_new_view_that_does_not_follow(entry: &Entry) {
     }
 }
 
-/// Scenario 8: a NEW-VIEW that is right in everything, said by another than the leader of its view: nobody enters. What
-/// the leader says counts.
-fn s08_a_new_view_of_another_than_the_leader(entry: &Entry) {
+/// Scenario 8: a replica that does not lead the view sends a NEW-VIEW that is valid otherwise. No replica enters. The
+/// NEW-VIEW of the leader counts.
+fn s08_new_view_of_a_replica_that_does_not_lead_is_refused(entry: &Entry) {
     let mut world = world_of(entry, 420, |_| {});
     begin(&mut world);
     settle(&mut world);
@@ -309,7 +309,7 @@ fn s08_a_new_view_of_another_than_the_leader(entry: &Entry) {
     let ids = world.submit(0, &[incr("n"), incr("n")]);
     let (changes, picks) = leave_with_a_prepared_block(&mut world, r(3), 3);
     let new = NewView { view: View(1), changes, picks };
-    // The leader's own was lost, and is still on its way when another one comes.
+    // The leader's own NEW-VIEW was lost, and is still on its way when another one arrives.
     world.hook(|_, frame| {
         let is_new_view = frame.content.kind == NEW_VIEW && frame.from == r(1);
         match () {
@@ -322,16 +322,16 @@ fn s08_a_new_view_of_another_than_the_leader(entry: &Entry) {
     go(world.run_for(ms(20)), &world);
     assert!(refused(&world, "wrong_sender") >= 2, "{:?}", world.rejected());
     let has_begun = |id: u16| world.status(r(id)).unwrap().normal;
-    assert!(!has_begun(0) && !has_begun(2), "nobody enters");
+    assert!(!has_begun(0) && !has_begun(2), "no replica enters");
     wait_for(&mut world, &ids, VIEW_CHANGE_NS);
-    assert_eq!(view(&world, r(2)), View(1), "the leader is heard");
+    assert_eq!(view(&world, r(2)), View(1), "the NEW-VIEW of the leader counts");
     world.unhook();
     settle_honest(&mut world);
 }
 
-/// Scenario 8, of seven: the leader to come says the right NEW-VIEW to some and a wrong one to the others, and nothing
-/// more. Whoever has entered finds no quorum there; all meet in the view after it, with what had prepared.
-fn s08_a_right_new_view_for_some_and_a_wrong_one_for_others(entry: &Entry) {
+/// Scenario 8 with seven replicas: the next leader sends a valid NEW-VIEW to some, an invalid one to the others, and no
+/// further message. Replicas that have entered find no quorum. All meet in the view after it, with the prepared block.
+fn s08_replicas_meet_after_a_new_view_that_is_valid_only_for_some(entry: &Entry) {
     for (seed, kept) in [1, 2, 4].into_iter().enumerate() {
         let mut world =
             with_next_leader(entry, 425 + seed as u64, |settings| *settings = settings.clone().with_n(7));
@@ -362,11 +362,12 @@ fn s08_a_right_new_view_for_some_and_a_wrong_one_for_others(entry: &Entry) {
     }
 }
 
-/// Scenario 22, of seven: two replicas help one into view 2 and are silent from then on; of the other four, two wait for
-/// view 1 and two know of nothing. Five are left, a quorum, and the view changes of no view are complete: that of the one
-/// ahead has to count for lower views, or the four wait for ever.
+/// Scenario 22 with seven replicas: two replicas help one into view 2 and are silent from then on. Of the other four,
+/// two wait for view 1 and two know of no view change. The five that are left are a quorum, but the view changes of no
+/// view are complete. The view change of the replica ahead has to count for lower views, or the four wait for ever.
 fn s22_one_replica_two_views_ahead(entry: &Entry) {
-    // An ENTRY of the one ahead shows the others what they lack; without it that one's own view change has to do.
+    // An ENTRY of the replica ahead shows the others the missing view changes. Without it the replica's own view change
+    // has to suffice.
     for (seed, transport, shows) in [
         (430, TRANSPORTS[0], true),
         (431, TRANSPORTS[1], true),
@@ -382,7 +383,7 @@ fn s22_one_replica_two_views_ahead(entry: &Entry) {
         for id in [5, 6] {
             world.take_control(r(id));
         }
-        // What the leader proposes is lost; nobody hears who leaves, but replica 4.
+        // The leader's proposal is lost. Only replica 4 receives the messages of replicas that leave.
         drop_frames(&mut world, |frame| match frame.content.kind {
             PRE_PREPARE => true,
             VIEW_CHANGE | NEW_VIEW => frame.to != r(4),

@@ -1,31 +1,22 @@
-//! An oracle that nobody has seen fire proves nothing: each is shown what it is there for.
+//! An oracle that never fires proves nothing: each oracle is shown a failure that it must report.
 
-use crate::support::{ask, begin, go, incr, put, r, short_window, world};
+use crate::support::{ask, begin, go, incr, put, r, restart, short_window, world};
 use quorate_protocols::pbft::{PREPARE, PbftMessage, SUSPECT, Vote};
 use quorate_sim::{Bytes, Failure, KvOp, KvResult, OpId, Oracle, Survives, Verdict, World, ms, secs};
 use quorate_types::codec::Wire as _;
-use quorate_types::{BlockId, Digest, ReplicaId};
+use quorate_types::{BlockId, Digest};
 
 fn found(result: Result<(), Failure>) -> Option<Oracle> {
     result.err().map(|failure| failure.oracle)
 }
 
-/// Stops a replica, lets `change` happen to it, and starts it again.
-fn restart(world: &mut World, id: ReplicaId, change: impl FnOnce(&mut World)) {
-    world.crash(id, Survives::Everything);
-    go(world.run_for(ms(100)), world);
-    change(world);
-    world.start(id).unwrap();
-    go(world.run_for(secs(1)), world);
-}
-
-/// The number that the next operation has in the history.
+/// Returns the number of the next operation in the history.
 fn next(world: &World) -> OpId {
     OpId(world.history().records().len() as u64)
 }
 
 #[test]
-fn agreement_notices_a_replica_that_skips_an_operation() {
+fn agreement_oracle_notices_a_replica_that_skips_an_operation() {
     let mut world = world(60, |_| {});
     begin(&mut world);
     let op = next(&world);
@@ -35,11 +26,11 @@ fn agreement_notices_a_replica_that_skips_an_operation() {
 }
 
 #[test]
-fn exactly_once_notices_what_is_applied_twice() {
+fn exactly_once_oracle_notices_an_operation_that_is_applied_twice() {
     let mut world = world(61, |_| {});
     begin(&mut world);
     let op = next(&world);
-    // All of them: the first to execute is believed to show the order.
+    // All replicas do so, because the first one to execute defines the order for the oracle.
     for id in world.replicas() {
         restart(&mut world, id, |world| world.apply_twice(id, op));
     }
@@ -48,7 +39,7 @@ fn exactly_once_notices_what_is_applied_twice() {
 }
 
 #[test]
-fn results_notice_f_plus_one_equal_lies() {
+fn results_oracle_notices_f_plus_one_equal_false_replies() {
     let mut world = world(62, |_| {});
     begin(&mut world);
     let op = next(&world);
@@ -60,11 +51,11 @@ fn results_notice_f_plus_one_equal_lies() {
 }
 
 #[test]
-fn durability_notices_an_answer_that_nobody_executed() {
+fn durability_oracle_notices_a_reply_without_an_execution() {
     let mut world = world(63, |_| {});
     begin(&mut world);
     world.hook(|_, _| Verdict::Drop);
-    // f + 1 replicas make up the same answer to what was never ordered.
+    // f + 1 replicas invent the same reply to an operation that was never ordered.
     world.submit(0, &[incr("n")]);
     let reply = made_up(&world);
     for id in [r(1), r(2)] {
@@ -96,14 +87,14 @@ fn made_up(world: &World) -> Bytes {
 }
 
 #[test]
-fn same_slot_notices_a_second_statement() {
+fn same_slot_oracle_notices_a_second_statement() {
     let mut world = world(64, |_| {});
     begin(&mut world);
     world.hook(|_, frame| {
         if frame.content.kind != PREPARE || frame.from != r(1) || frame.to != r(3) {
             return Verdict::Pass;
         }
-        // To one peer it says something else.
+        // The replica sends another statement to one peer.
         let block = BlockId(Digest([9; 32]));
         let vote = Vote { view: frame.content.view, height: frame.content.height, block };
         let mut body = Vec::new();
@@ -115,14 +106,14 @@ fn same_slot_notices_a_second_statement() {
 }
 
 #[test]
-fn same_slot_notices_what_a_rolled_back_disk_forgot() {
+fn same_slot_oracle_notices_a_rolled_back_disk() {
     let mut world = world(65, |_| {});
     begin(&mut world);
     world.tolerate(Oracle::Links);
     ask(&mut world, 0, put("k", 1));
     go(world.run_for(secs(1)), &world);
     let old = world.image(r(0)).unwrap();
-    // The leader proposes, everybody hears it, nothing comes of it, and nobody hears complaints.
+    // The leader proposes, and all receive the proposal. No votes and no complaints arrive.
     world.hook(|_, frame| {
         let lost = [PREPARE, SUSPECT].contains(&frame.content.kind);
         if lost { Verdict::Drop } else { Verdict::Pass }
@@ -131,7 +122,7 @@ fn same_slot_notices_what_a_rolled_back_disk_forgot() {
     go(world.run_for(ms(100)), &world);
     world.crash(r(0), Survives::Everything);
     go(world.run_for(ms(50)), &world);
-    // It forgets that, and proposes something else at the same height.
+    // The leader forgets the proposal, and proposes another block at the same height.
     world.roll_back_disk(r(0), old);
     world.start(r(0)).unwrap();
     world.submit(1, &[put("k", 3)]);
@@ -139,7 +130,7 @@ fn same_slot_notices_what_a_rolled_back_disk_forgot() {
 }
 
 #[test]
-fn links_notice_an_opening_that_counts_as_an_earlier_one() {
+fn links_oracle_notices_a_repeated_incarnation() {
     let mut world = world(70, |_| {});
     begin(&mut world);
     restart(&mut world, r(1), |_| {});
@@ -150,14 +141,14 @@ fn links_notice_an_opening_that_counts_as_an_earlier_one() {
     }
     world.crash(r(1), Survives::Everything);
     go(world.run_for(ms(100)), &world);
-    // Its disk has forgotten the last opening, so this one has the same number.
+    // The disk has forgotten the last opening, so this one has the same number.
     world.roll_back_disk(r(1), old);
     world.start(r(1)).unwrap();
     assert_eq!(found(world.run_for(secs(5))), Some(Oracle::Links));
 }
 
 #[test]
-fn held_notices_a_disk_that_only_says_it_synced() {
+fn held_oracle_notices_a_disk_that_reports_a_sync_without_doing_it() {
     let mut world = world(66, |_| {});
     begin(&mut world);
     restart(&mut world, r(1), |world| world.break_syncs(r(1)));
@@ -166,14 +157,14 @@ fn held_notices_a_disk_that_only_says_it_synced() {
 }
 
 #[test]
-fn held_notices_a_promise_that_was_never_written() {
+fn held_oracle_notices_a_promise_that_was_never_recorded() {
     let mut world = world(67, |_| {});
     begin(&mut world);
     world.hook(|_, frame| {
         if frame.content.kind != PREPARE || frame.from != r(1) {
             return Verdict::Pass;
         }
-        // A promise about a height that nobody has proposed yet: its guard is not on the disk.
+        // The promise concerns a height without a proposal, so its guard entry is not on the disk.
         let height = frame.content.height.plus(5);
         let vote = Vote { view: frame.content.view, height, block: BlockId(Digest([9; 32])) };
         let mut body = Vec::new();
@@ -185,18 +176,7 @@ fn held_notices_a_promise_that_was_never_written() {
 }
 
 #[test]
-fn liveness_notices_more_silent_replicas_than_a_protocol_tolerates() {
-    let mut world = world(68, |_| {});
-    begin(&mut world);
-    let height = world.height();
-    world.hook(|_, frame| if frame.from <= r(1) { Verdict::Drop } else { Verdict::Pass });
-    world.submit(1, &[incr("n")]);
-    let result = world.run_while("something is executed", secs(30), |world| world.height() == height);
-    assert_eq!(found(result), Some(Oracle::Liveness));
-}
-
-#[test]
-fn stopped_notices_a_replica_whose_state_went_astray() {
+fn stopped_oracle_notices_a_replica_with_a_different_state() {
     let mut world = world(69, short_window);
     begin(&mut world);
     let op = next(&world);
@@ -209,5 +189,5 @@ fn stopped_notices_a_replica_whose_state_went_astray() {
             return;
         }
     }
-    panic!("its checkpoint differs from the stable one, and it goes on");
+    panic!("the replica's checkpoint differs from the stable one, and the replica continues");
 }

@@ -1,12 +1,12 @@
-//! A replica is a pure function of its inputs: what it goes through, written down and read again, leads a second
-//! replica to the same outputs, byte for byte.
+//! A replica is a pure function of its inputs. Its recorded inputs lead a second replica to the same outputs, byte for
+//! byte.
 
 use crate::support::{begin, go, pbft, r, settle, world, world_of};
 use quorate_consensus::Entry;
 use quorate_sim::{Failure, Oracle, Survives, Workload, World, ms, secs};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A small run with all that a replica meets: checkpoints, a crash, catching up, snapshots.
+/// Runs a small cluster through all events of a replica: checkpoints, a crash, catching up, and snapshots.
 fn small_run(world: &mut World) {
     begin(world);
     world.load_all(Workload {
@@ -25,7 +25,7 @@ fn small_run(world: &mut World) {
 }
 
 #[test]
-fn a_run_is_replayed_byte_for_byte_and_replaying_changes_nothing() {
+fn run_is_replayed_byte_for_byte_and_replaying_changes_nothing() {
     for seed in [70, 71] {
         let hash = |replay| {
             let mut world = world(seed, |settings| settings.replay = replay);
@@ -37,7 +37,7 @@ fn a_run_is_replayed_byte_for_byte_and_replaying_changes_nothing() {
     }
 }
 
-/// PBFT with something that is no input: every other replica that the process opens says sooner where it stands.
+/// PBFT with an ambient input: every second replica that the process opens sends its status earlier.
 fn impure() -> Entry {
     static OPENED: AtomicU64 = AtomicU64::new(0);
     Entry {
@@ -53,10 +53,12 @@ fn impure() -> Entry {
 }
 
 #[test]
-fn replay_notices_what_is_no_function_of_the_inputs() {
+fn replay_oracle_notices_outputs_that_do_not_follow_from_the_inputs() {
     let mut world = world_of(&impure(), 72, |settings| settings.replay = true);
-    let Err(Failure { oracle, what, .. }) = world.run_for(secs(30)) else { panic!("nobody noticed") };
+    let Err(Failure { oracle, what, .. }) = world.run_for(secs(30)) else {
+        panic!("the oracle has not noticed the ambient input")
+    };
     assert_eq!(oracle, Oracle::Replay, "{what}");
-    // Both are shown: what was recorded, and what came of it this time.
+    // The failure has both outputs: the recorded one and the present one.
     assert!(what.contains("recorded was") && what.contains("and the same inputs give"), "{what}");
 }

@@ -3,9 +3,9 @@
 
 use crate::side_by_side::run_all;
 use crate::support::{begin, go, level, put, r, settle, wait_for, world_of};
+use crate::sync_exact_world::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
 use crate::sync_flaws::Moved;
-use crate::sync_plot::answer_probes;
-use crate::sync_stage::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
+use crate::sync_planned_run::answer_probes;
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::{Certificate, Commit, Effect, Entry, Past, Seal, Timers, To};
@@ -189,7 +189,12 @@ impl Schedule {
             let together = world.replicas().all(|id| world.status(id).unwrap().view == view);
             together && last.is_some_and(|height| height % 8 == 7)
         };
-        go(world.run_while("all begin a view at such a height", secs(30), |world| !are_there(world)), &world);
+        go(
+            world.run_while("all begin a view at a height that commits empty blocks", secs(30), |world| {
+                !are_there(world)
+            }),
+            &world,
+        );
         let (view, began) = (world.status(r(0)).unwrap().view, world.now());
         let liars: Vec<ReplicaId> =
             (0..3).map(|ahead| r(u16::try_from((view.0 - 1 + ahead) % 7).unwrap())).collect();
@@ -409,7 +414,7 @@ fn guarded(settings: &mut Settings) {
 }
 
 /// S13 with the guard on: only the links of one honest replica are slow. It is late for each of its peers, and at most f
-/// peers are late for it: nobody is in doubt (§19, "not promised").
+/// peers are late for it: no replica is in doubt (§19, "not promised").
 #[test]
 fn s13_slow_links_of_some_replicas_fork_guarded_ones_too() {
     let failure = two_blocks(&SOUND, guarded, 7 * DELTA_NS, true).unwrap_err();

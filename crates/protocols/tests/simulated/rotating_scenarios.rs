@@ -3,7 +3,7 @@
 
 use crate::rotating::{decoded, registered};
 use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
-use crate::sync_stage::{DELTA_NS, NEAR_NS, exact};
+use crate::sync_exact_world::{DELTA_NS, NEAR_NS, exact};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_protocols::sync_hotstuff::rotating::RotatingMessage;
@@ -16,23 +16,23 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Messages with their senders and times.
-type Said = Rc<RefCell<Vec<(Time, ReplicaId, RotatingMessage)>>>;
+type SentMessages = Rc<RefCell<Vec<(Time, ReplicaId, RotatingMessage)>>>;
 
-fn listen(world: &mut World, mut judge: impl FnMut(&Frame) -> Verdict + 'static) -> Said {
-    let said = Said::default();
-    let shared = Rc::clone(&said);
+fn listen(world: &mut World, mut judge: impl FnMut(&Frame) -> Verdict + 'static) -> SentMessages {
+    let sent = SentMessages::default();
+    let shared = Rc::clone(&sent);
     world.hook(move |now, frame| {
         if let Some(message) = decoded(frame) {
             shared.borrow_mut().push((now, frame.from, message));
         }
         judge(frame)
     });
-    said
+    sent
 }
 
 /// Returns time and view of the first later proposal with a payload.
-fn proposed(said: &Said, since: Time) -> Option<(Time, View, Height)> {
-    said.borrow().iter().find_map(|(at, _, message)| match message {
+fn proposed(sent: &SentMessages, since: Time) -> Option<(Time, View, Height)> {
+    sent.borrow().iter().find_map(|(at, _, message)| match message {
         RotatingMessage::Propose { header, .. }
             if *at >= since && header.block.payload != empty_payload() =>
         {
@@ -43,9 +43,9 @@ fn proposed(said: &Said, since: Time) -> Option<(Time, View, Height)> {
 }
 
 /// Returns time, view and height of each vote of a replica; a vote goes to each of the others.
-fn votes_of(said: &Said, by: ReplicaId) -> Vec<(Time, View, Height)> {
-    let said = said.borrow();
-    let votes = said.iter().filter(|(_, from, _)| *from == by).filter_map(|(at, _, message)| match message {
+fn votes_of(sent: &SentMessages, by: ReplicaId) -> Vec<(Time, View, Height)> {
+    let sent = sent.borrow();
+    let votes = sent.iter().filter(|(_, from, _)| *from == by).filter_map(|(at, _, message)| match message {
         RotatingMessage::Vote(header) => Some((*at, header.body.block.view, header.body.block.height)),
         _ => None,
     });
@@ -71,7 +71,7 @@ fn s03_leader_that_crashes_after_one_proposal_leaves_agreement() {
         let told = |world: &World, view: View| leader(world, view.next().next());
         let whom: Rc<Cell<ReplicaId>> = Rc::default();
         let told_one = Rc::clone(&whom);
-        let said = listen(&mut world, move |frame| {
+        let sent = listen(&mut world, move |frame| {
             let Some(RotatingMessage::Propose { header, .. }) = decoded(frame) else { return Verdict::Pass };
             let hides = only.get() == Some(header.block.view) && frame.to != told_one.get();
             if hides { Verdict::Drop } else { Verdict::Pass }
@@ -83,28 +83,31 @@ fn s03_leader_that_crashes_after_one_proposal_leaves_agreement() {
         whom.set(told(&world, view));
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         let height = || {
-            said.borrow().iter().find_map(|(_, _, message)| match message {
+            sent.borrow().iter().find_map(|(_, _, message)| match message {
                 RotatingMessage::Propose { header, .. } if header.block.view == view => {
                     Some(header.block.height)
                 }
                 _ => None,
             })
         };
-        go(world.run_while("it proposes", secs(5), |_| height().is_none()), &world);
+        go(world.run_while("the leader proposes", secs(5), |_| height().is_none()), &world);
         go(world.run_for(NEAR_NS + 1), &world);
         world.crash(leader(&world, view), Survives::Everything);
         wait_for(&mut world, &ids, secs(20));
         let crashed = leader(&world, view);
         let voters: Vec<ReplicaId> = {
-            let said = said.borrow();
+            let sent = sent.borrow();
             let of = |message: &RotatingMessage| matches!(message, RotatingMessage::Vote(header) if header.body.block.view == view);
-            said.iter()
+            sent.iter()
                 .filter(|(_, by, message)| *by != crashed && of(message))
                 .map(|(_, by, _)| *by)
                 .collect()
         };
-        assert_eq!(voters[0], whom.get(), "n = {n}: who was told");
-        assert!(voters.iter().any(|by| *by != whom.get()), "n = {n}: others have it from there");
+        assert_eq!(voters[0], whom.get(), "n = {n}: the voter has received the proposal");
+        assert!(
+            voters.iter().any(|by| *by != whom.get()),
+            "n = {n}: others receive the header from its vote"
+        );
         world.unhook();
         world.start(crashed).unwrap();
         settle(&mut world);
@@ -115,7 +118,7 @@ fn s03_leader_that_crashes_after_one_proposal_leaves_agreement() {
 #[test]
 fn s06_f_replicas_without_votes_delay_no_commit() {
     let mut world = exact(registered(), 7, 6, |settings| settings.client.audience = Audience::All);
-    let said = listen(&mut world, |frame| {
+    let sent = listen(&mut world, |frame| {
         let is_silent = frame.from >= r(4) && frame.content.kind.as_str() == "vote";
         if is_silent { Verdict::Drop } else { Verdict::Pass }
     });
@@ -125,14 +128,14 @@ fn s06_f_replicas_without_votes_delay_no_commit() {
         let since = world.now();
         let id = world.submit(0, &[put("k", number)])[0];
         wait_for(&mut world, &[id], secs(3));
-        let took = world.now().since(proposed(&said, since).unwrap().0);
+        let took = world.now().since(proposed(&sent, since).unwrap().0);
         // The reply arrives δ after the commit.
         assert!(took <= 2 * DELTA_NS + 2 * NEAR_NS + ms(1), "{took}");
     }
     assert_eq!(count(&world, "blame"), 0);
 }
 
-/// S8: all messages take exactly Δ: blocks are committed, and nobody is blamed.
+/// S8: all messages take exactly Δ: blocks are committed, and no replica is blamed.
 #[test]
 fn s08_delays_of_exactly_delta_are_tolerated() {
     for n in [3, 5] {
@@ -156,14 +159,14 @@ fn s08_delays_of_exactly_delta_are_tolerated() {
 #[test]
 fn s12_restart_within_the_wait_ends_it() {
     let mut world = exact(registered(), 3, 12, |settings| settings.client.audience = Audience::All);
-    let said = listen(&mut world, |_| Verdict::Pass);
+    let sent = listen(&mut world, |_| Verdict::Pass);
     begin(&mut world);
     for step in 0..8 {
         level(&mut world);
-        let before = votes_of(&said, r(2)).len();
+        let before = votes_of(&sent, r(2)).len();
         let id = world.submit(0, &[incr("n")])[0];
-        let vote = || votes_of(&said, r(2)).into_iter().nth(before);
-        go(world.run_while("it has voted", secs(1), |_| vote().is_none()), &world);
+        let vote = || votes_of(&sent, r(2)).into_iter().nth(before);
+        go(world.run_while("the replica has voted", secs(1), |_| vote().is_none()), &world);
         let (voted, _, height) = vote().unwrap();
         go(world.run_for(NEAR_NS + 1 + step * DELTA_NS * 9 / 40), &world);
         assert!(world.decided(r(2)) < height, "{step}");
@@ -171,14 +174,14 @@ fn s12_restart_within_the_wait_ends_it() {
         go(world.run_for(ms(5)), &world);
         world.start(r(2)).unwrap();
         go(world.run_until(voted.plus(2 * DELTA_NS + 1)), &world);
-        assert!(world.decided(r(2)) < height, "{step}: its wait from before is over, and forgotten");
+        assert!(world.decided(r(2)) < height, "{step}: the wait from before the restart commits nothing");
         wait_for(&mut world, &[id], secs(10));
         level(&mut world);
-        assert!(world.decided(r(2)) >= height, "{step}: it has caught up");
+        assert!(world.decided(r(2)) >= height, "{step}: the replica has caught up");
         go(world.run_for(8 * DELTA_NS), &world);
     }
     let mut heights = BTreeMap::new();
-    for (_, view, height) in votes_of(&said, r(2)) {
+    for (_, view, height) in votes_of(&sent, r(2)) {
         assert_eq!(*heights.entry(view).or_insert(height), height, "one vote in view {view}");
     }
     settle(&mut world);
@@ -191,13 +194,13 @@ fn s15_acknowledged_request_survives_a_power_cut_of_all() {
     let orders: [[u16; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for (seed, order) in (0..).zip(orders) {
         let mut world = exact(registered(), 3, 150 + seed, |_| {});
-        let said = listen(&mut world, |_| Verdict::Pass);
+        let sent = listen(&mut world, |_| Verdict::Pass);
         begin(&mut world);
         level(&mut world);
         for round in 0..3 {
             let id = world.submit(0, &[incr("n")])[0];
             wait_for(&mut world, &[id], secs(5));
-            let (known, before) = (world.highest(), said.borrow().len());
+            let (known, before) = (world.highest(), sent.borrow().len());
             for replica in world.replicas() {
                 world.crash(replica, Survives::Nothing);
             }
@@ -206,7 +209,7 @@ fn s15_acknowledged_request_survives_a_power_cut_of_all() {
                 world.start(r(replica)).unwrap();
             }
             let runs = |id: ReplicaId| {
-                said.borrow()[before..].iter().any(|(_, by, message)| {
+                sent.borrow()[before..].iter().any(|(_, by, message)| {
                     *by == id
                         && matches!(message, RotatingMessage::Answer(answer) if answer.stage == RecoveryStage::Running)
                 })
@@ -214,7 +217,7 @@ fn s15_acknowledged_request_survives_a_power_cut_of_all() {
             while !world.replicas().all(runs) {
                 go(world.run_for(ms(1)), &world);
                 let early = world.replicas().find(|id| world.decided(*id) > known && !runs(*id));
-                assert_eq!(early, None, "{order:?}: nothing new before it runs");
+                assert_eq!(early, None, "{order:?}: no commit before the replica runs");
             }
         }
         let liar = r(order[0]);
@@ -230,7 +233,7 @@ fn s15_acknowledged_request_survives_a_power_cut_of_all() {
     }
 }
 
-/// S17: with the guard on and message delays up to Δ/2 nobody is ever in doubt or blamed. A commit takes δ + 2Δ, up to a
+/// S17: with the guard on and message delays up to Δ/2 no replica is ever in doubt or blamed. A commit takes δ + 2Δ, up to a
 /// probe period and one round trip.
 #[test]
 fn s17_delays_within_half_of_delta_cause_no_doubt() {
@@ -240,7 +243,7 @@ fn s17_delays_within_half_of_delta_cause_no_doubt() {
             (settings.client.retry_ns, settings.client.audience) = (secs(3), Audience::All);
             settings.set("guarded", true);
         });
-        let said = listen(&mut world, |_| Verdict::Pass);
+        let sent = listen(&mut world, |_| Verdict::Pass);
         begin(&mut world);
         go(world.run_for(30 * DELTA_NS), &world);
         let doubts = |world: &World| -> Vec<u64> {
@@ -251,7 +254,7 @@ fn s17_delays_within_half_of_delta_cause_no_doubt() {
             let since = world.now();
             let id = world.submit(0, &[put("k", number)])[0];
             wait_for(&mut world, &[id], secs(3));
-            let (at, ..) = proposed(&said, since).unwrap();
+            let (at, ..) = proposed(&sent, since).unwrap();
             let (took, expected) = (world.now().since(at), delay_ns + 2 * DELTA_NS);
             // And the reply.
             let most = expected + DELTA_NS / 4 + 3 * delay_ns;
@@ -273,7 +276,7 @@ fn s18_stalled_disk_delays_only_votes() {
         settings.costs.sync_ns = sync_ns;
         settings.client.audience = Audience::All;
     });
-    let said = listen(&mut world, move |frame| {
+    let sent = listen(&mut world, move |frame| {
         // It does not receive decisions of others.
         let tells = ["host.decided", "host.heights"].contains(&frame.content.kind.as_str());
         if frame.to == slow && tells { Verdict::Drop } else { Verdict::Pass }
@@ -287,16 +290,16 @@ fn s18_stalled_disk_delays_only_votes() {
     let since = world.now();
     let id = world.submit(0, &[put("k", 1)])[0];
     wait_for(&mut world, &[id], secs(2));
-    let (at, view, height) = proposed(&said, since).unwrap();
+    let (at, view, height) = proposed(&sent, since).unwrap();
     assert!(
         world.now().since(at) <= 2 * DELTA_NS + 6 * NEAR_NS + 3 * sync_ns,
-        "the others wait for nobody: {}",
+        "the others do not wait: {}",
         world.now().since(at)
     );
     world.plan(world.now(), Plan::Disk(slow, DiskTrouble::None));
     let is_behind = |world: &World| world.decided(slow) < height;
     go(world.run_while("it has committed", secs(5), is_behind), &world);
-    let voted = votes_of(&said, slow).into_iter().find(|(_, of, _)| *of >= view).unwrap().0;
+    let voted = votes_of(&sent, slow).into_iter().find(|(_, of, _)| *of >= view).unwrap().0;
     assert!(voted.since(at) >= 5 * DELTA_NS, "its vote is late: {}", voted.since(at));
     assert!(world.now().since(voted) >= 2 * DELTA_NS, "it has waited since its vote left");
     world.unhook();

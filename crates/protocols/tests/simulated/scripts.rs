@@ -1,6 +1,6 @@
-//! The golden scripts of all protocols: played again, they are what is written. `UPDATE_EXPECT=1` writes them.
+//! The golden scripts of all protocols. Played again, each gives its written trace. `UPDATE_EXPECT=1` writes them.
 
-#![allow(clippy::disallowed_methods, reason = "scripts lie in files")]
+#![allow(clippy::disallowed_methods, reason = "scripts are files")]
 
 use expect_test::expect_file;
 use quorate_protocols::{REGISTRY, find};
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// All scripts of all folders, in order.
+/// Returns all scripts of all folders, in order.
 fn scripts() -> Vec<PathBuf> {
     let folders = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
     let mut scripts = Vec::new();
@@ -28,7 +28,7 @@ fn name(path: &Path) -> String {
 }
 
 #[test]
-fn every_script_is_played_as_it_is_written() {
+fn every_script_gives_its_written_trace() {
     let mut all = 0;
     for path in scripts() {
         let text = fs::read_to_string(&path).unwrap();
@@ -43,7 +43,8 @@ fn every_script_is_played_as_it_is_written() {
     assert!(all >= REGISTRY.len(), "{all}");
 }
 
-/// The first script of each protocol is its paper's figure: one block, and as many messages as the figures say.
+/// The first script of each protocol is the figure of its paper: one block, with the message counts of the protocol's
+/// figures.
 #[test]
 fn every_protocol_has_a_script_of_its_good_case() {
     let texts: Vec<String> = scripts().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -58,7 +59,7 @@ fn every_protocol_has_a_script_of_its_good_case() {
     }
 }
 
-/// Worlds that there cannot be.
+/// Invalid worlds.
 const WRONG_WORLDS: &[&str] = &[
     "",
     "run 5ms",
@@ -70,7 +71,7 @@ const WRONG_WORLDS: &[&str] = &[
     "world protocol=echo\nworld protocol=echo",
 ];
 
-/// Commands that make no sense, the last line of each.
+/// Invalid commands, the last line of each.
 const WRONG_COMMANDS: &[&str] = &[
     "jump",
     "run",
@@ -102,9 +103,9 @@ const WRONG_COMMANDS: &[&str] = &[
     "expect sent vote 3",
 ];
 
-/// A script that cannot be played says why, and where.
+/// A script that cannot be played reports the reason and the place.
 #[test]
-fn what_is_wrong_with_a_script_is_said() {
+fn faults_of_a_script_are_reported() {
     let worlds = WRONG_WORLDS.iter().map(|world| (*world).to_owned());
     let commands = WRONG_COMMANDS.iter().map(|rest| format!("world protocol=echo\n{rest}"));
     let mut said = String::new();
@@ -116,9 +117,9 @@ fn what_is_wrong_with_a_script_is_said() {
     expect_file!["wrong-scripts.txt"].assert_eq(&said);
 }
 
-/// The page about scripts lists the commands that there are.
+/// The page about scripts lists all commands.
 #[test]
-fn the_commands_of_scripts_are_documented() {
+fn commands_of_scripts_are_documented() {
     let example = HEAD.split("```").nth(1).and_then(|code| code.strip_prefix("text\n")).unwrap();
     assert_eq!(play(example, &|name| find(name).copied()).as_deref(), Ok(example));
     let mut page = HEAD.to_owned();
@@ -139,7 +140,7 @@ every trace has to be equal to the written one.
 * `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated scripts` does that for all of them, and for this page.
 
 ```text
-# What follows a # is a comment.
+# Text after a # is a comment.
 world protocol=echo n=4 delay=1ms
        0.000  all stand         v0 h1
 client 0 put k v

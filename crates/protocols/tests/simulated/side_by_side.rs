@@ -1,31 +1,30 @@
-//! Many worlds at once, each on one thread.
+//! Runs of many worlds at once, each on one thread.
 
 #![allow(clippy::disallowed_methods, reason = "worlds run side by side, each on one thread")]
 
-use quorate_sim::Report;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Runs seeds on all cores, in any order, until one of them makes `stop` true.
-pub(crate) fn run_until(
+pub(crate) fn run_until<T: Send>(
     seeds: &[u64],
-    run: impl Fn(u64) -> Report + Sync,
-    stop: impl Fn(&Report) -> bool + Sync,
-) -> Vec<Report> {
+    run: impl Fn(u64) -> T + Sync,
+    stop: impl Fn(&T) -> bool + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let work = || {
-        let mut reports = Vec::new();
+        let mut results = Vec::new();
         loop {
             let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                return reports;
+                return results;
             };
-            let report = run(*seed);
-            if stop(&report) {
+            let result = run(*seed);
+            if stop(&result) {
                 next.store(seeds.len(), Ordering::Relaxed);
             }
-            reports.push(report);
+            results.push(result);
         }
     };
     thread::scope(|scope| {
@@ -34,7 +33,7 @@ pub(crate) fn run_until(
     })
 }
 
-/// Runs all of them.
-pub(crate) fn run_all(seeds: &[u64], run: impl Fn(u64) -> Report + Sync) -> Vec<Report> {
+/// Runs all seeds.
+pub(crate) fn run_all<T: Send>(seeds: &[u64], run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     run_until(seeds, run, |_| false)
 }

@@ -1,4 +1,4 @@
-//! What several of these tests need.
+//! Helpers of several tests.
 
 use quorate_consensus::{Entry, Message, To};
 use quorate_protocols::pbft::{PbftMessage, SignedMessage, VIEW_CHANGE};
@@ -11,17 +11,17 @@ use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromClient, frame};
 use quorate_types::{Kind, Payload, ReplicaId, View};
 
-/// The protocol of most of these tests.
+/// The protocol of most tests.
 pub(crate) fn pbft() -> &'static Entry {
     quorate_protocols::find("pbft").unwrap()
 }
 
-/// The same with all votes signed.
+/// PBFT with all votes signed.
 pub(crate) fn pbft_signed() -> &'static Entry {
     quorate_protocols::find("pbft-signed").unwrap()
 }
 
-/// Makes tests of scenarios: each for both variants of PBFT.
+/// Makes tests of scenarios, each for both variants of PBFT.
 macro_rules! both {
     ($($scenario:ident)*) => {
         mod pbft {
@@ -46,7 +46,7 @@ pub(crate) fn incr(key: &str) -> Op {
     Op::Increment { key: key.to_owned(), by: 1 }
 }
 
-/// A world of four replicas, whose seed is its number.
+/// Returns a world of four replicas with this seed.
 pub(crate) fn world(seed: u64, change: impl FnOnce(&mut Settings)) -> World {
     world_of(pbft(), seed, change)
 }
@@ -70,15 +70,24 @@ pub(crate) const T0_NS: u64 = ms(160);
 /// Treq + T0, two rounds of messages, and a client's retry.
 pub(crate) const VIEW_CHANGE_NS: u64 = TREQ_NS + T0_NS + secs(1);
 
-/// Every message takes exactly this long, and nothing else takes any time.
+/// The delay of every message in a world in which only messages take time.
 pub(crate) const DELAY_NS: u64 = ms(1);
 
-/// A world in which only messages take time, all of them equally much: for counting delays.
+/// Returns a world in which only messages take time, all of them the same. It serves to count delays.
 pub(crate) fn constant_of(entry: &Entry, seed: u64) -> World {
     world_of(entry, seed, |settings| {
         settings.conditions = LinkConditions::constant(DELAY_NS);
         settings.costs = Costs::NONE;
     })
+}
+
+/// Stops a replica, applies `change` to it, and starts it again.
+pub(crate) fn restart(world: &mut World, id: ReplicaId, change: impl FnOnce(&mut World)) {
+    world.crash(id, Survives::Everything);
+    go(world.run_for(ms(100)), world);
+    change(world);
+    world.start(id).unwrap();
+    go(world.run_for(secs(1)), world);
 }
 
 /// Runs until all clients have their sessions.
@@ -88,7 +97,7 @@ pub(crate) fn begin(world: &mut World) {
     go(world.run_while("all clients have their sessions", secs(10), |world| !open(world)), world);
 }
 
-/// What an oracle says must be nothing.
+/// Panics if an oracle has reported a failure.
 pub(crate) fn go(result: Result<(), quorate_sim::Failure>, world: &World) {
     if let Err(failure) = result {
         let settings = world.settings();
@@ -103,7 +112,7 @@ pub(crate) fn ask(world: &mut World, client: usize, op: Op) -> OpId {
     id
 }
 
-/// One replica is cut off from all others, and from clients, until the front passes.
+/// Cuts one replica off from all others and from clients until the network fault ends.
 pub(crate) fn cut(world: &mut World, who: usize) -> u64 {
     let one = Places::one(who);
     world.begin_fault(NetworkFault {
@@ -121,7 +130,8 @@ pub(crate) fn wait_for(world: &mut World, ids: &[OpId], span_ns: u64) {
     go(world.run_while("operations are answered", span_ns, waits), world);
 }
 
-/// Runs until a client's bundle has reached a controlled replica, and hands its bytes on to all replicas. The payload of it.
+/// Runs until a client's bundle has reached a controlled replica, forwards its bytes to all replicas, and returns its
+/// payload.
 pub(crate) fn spread_bundle(world: &mut World, controlled: ReplicaId) -> Payload {
     for _ in 0..2_000 {
         go(world.run_for(ms(1)), world);
@@ -134,16 +144,16 @@ pub(crate) fn spread_bundle(world: &mut World, controlled: ReplicaId) -> Payload
             return payload;
         }
     }
-    panic!("no client has asked the puppet");
+    panic!("no bundle has reached the controlled replica");
 }
 
-/// How long an operation took.
+/// Returns the latency of an operation.
 pub(crate) fn latency(world: &World, id: OpId) -> u64 {
     let record = world.history().get(id).unwrap();
     record.answered.unwrap().since(record.call)
 }
 
-/// Runs until all that run are at the same height, and judges the end.
+/// Runs until all running replicas are at one height, and judges the end.
 pub(crate) fn settle(world: &mut World) {
     let is_level = |world: &World| {
         let height = world.height();
@@ -156,13 +166,13 @@ pub(crate) fn settle(world: &mut World) {
     go(settled, world);
 }
 
-/// Runs until the honest replicas are at one height, whatever others do.
+/// Runs until the honest replicas are at one height.
 pub(crate) fn level(world: &mut World) {
     let done = |world: &World| world.all_done() && world.is_level();
-    go(world.run_while("the honest are at one height", secs(30), |world| !done(world)), world);
+    go(world.run_while("the honest replicas are at one height", secs(30), |world| !done(world)), world);
 }
 
-/// As [`settle`], where not all are honest.
+/// Judges the end like [`settle`] when some replicas are not honest.
 pub(crate) fn settle_honest(world: &mut World) {
     level(world);
     go(world.read_back(), world);
@@ -171,41 +181,41 @@ pub(crate) fn settle_honest(world: &mut World) {
     go(settled, world);
 }
 
-/// How often something was refused for this reason.
+/// Returns the number of refusals with this reason.
 pub(crate) fn refused(world: &World, reason: &str) -> u64 {
     world.rejected().get(reason).copied().unwrap_or_default()
 }
 
-/// Drops all frames that `drops` says.
+/// Drops all frames that `drops` accepts.
 pub(crate) fn drop_frames(world: &mut World, mut drops: impl FnMut(&Frame) -> bool + 'static) {
     world.hook(move |_, frame| if drops(frame) { Verdict::Drop } else { Verdict::Pass });
 }
 
-/// The view of a replica that runs.
+/// Returns the view of a running replica.
 pub(crate) fn view(world: &World, id: ReplicaId) -> View {
     world.status(id).unwrap().view
 }
 
-/// What the protocol promises: from now, when nothing more goes wrong, to the next execution, at most. Nothing that
+/// Returns the bound that the protocol promises, from now, after the last fault, to the next execution. No body that
 /// these worlds lack takes long to fetch.
 pub(crate) fn recovery(world: &World, outage_ns: u64) -> u64 {
     world.recovery(outage_ns, 0).0
 }
 
-/// Nobody has ever left the first view, or said so.
+/// Checks that no replica has left the first view or sent a message about it.
 pub(crate) fn no_view_change(world: &World) {
-    assert_eq!(sent(world, VIEW_CHANGE), 0, "nobody leaves the view");
+    assert_eq!(sent(world, VIEW_CHANGE), 0, "no replica leaves the view");
     for id in world.replicas().filter(|id| world.is_running(*id)) {
         assert_eq!(view(world, id), View(0), "replica {id}");
     }
 }
 
-/// A message of PBFT as its variant seals it.
+/// Returns a message of PBFT as its variant seals it.
 pub(crate) fn message(entry: &Entry, message: PbftMessage) -> Box<dyn Message> {
     if entry.spec.votes_are_signed { Box::new(SignedMessage(message)) } else { Box::new(message) }
 }
 
-/// Frames of this kind so far.
+/// Returns the number of frames of this kind so far.
 pub(crate) fn sent(world: &World, kind: Kind) -> u64 {
     world.sent().get(&kind).copied().unwrap_or_default()
 }

@@ -4,8 +4,8 @@
 use crate::opt_schedules::notify_that_is_late;
 use crate::support::{begin, go, level, put, recovery, settle, wait_for};
 use crate::sync_cold::short_slowdown;
-use crate::sync_plot::{Plot, ids};
-use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, view};
+use crate::sync_exact_world::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, view};
+use crate::sync_planned_run::{PlannedRun, ids};
 use quorate_consensus::Entry;
 use quorate_protocols::sync_hotstuff::SyncMessage;
 use quorate_sim::{
@@ -19,7 +19,7 @@ both_synchronous! {
     s13_slow_links_of_some_replicas_fork_guarded_ones_too
     s16_slowdown_of_all_messages_forks_no_guarded_replica
     s16_slowdown_of_all_messages_forks_unguarded_replicas
-    s16_slowdown_of_an_idle_cluster_forks_nobody
+    s16_slowdown_of_an_idle_cluster_causes_no_fork
     s16_commits_resume_after_a_slowdown_of_any_length
     s17_delays_within_half_of_delta_cause_no_doubt
     s19_slow_direction_is_noticed_at_one_end
@@ -48,25 +48,25 @@ fn late_one_way(world: &mut World, (from, to): (u16, u16), by_ns: u64) {
 
 /// Returns a world without doubt for longer than any wait after a doubt; then the first f replicas lie. The guard is on, off,
 /// or as the entry's own parameters say.
-fn calm(entry: &Entry, n: usize, guarded: Option<bool>) -> Plot {
-    let mut plot = Plot::honest(entry, n, |settings| match guarded {
+fn calm(entry: &Entry, n: usize, guarded: Option<bool>) -> PlannedRun {
+    let mut planned = PlannedRun::honest(entry, n, |settings| match guarded {
         Some(guarded) => settings.set("guarded", guarded),
         None => drop(settings.parameters.changed.remove("guarded")),
     });
-    plot.run(30 * DELTA_NS).unwrap();
+    planned.run(30 * DELTA_NS).unwrap();
     let liars: Vec<u16> = (0..u16::try_from((n - 1) / 2).unwrap()).collect();
-    plot.corrupt(&liars);
-    plot
+    planned.corrupt(&liars);
+    planned
 }
 
 /// Sends B to the first honest replica and B' to the last one, each with the votes of all liars.
-fn equivocate(plot: &mut Plot) {
-    let f = u16::try_from(plot.liars.len()).unwrap();
-    let tip = plot.tip();
+fn equivocate(planned: &mut PlannedRun) {
+    let f = u16::try_from(planned.liars.len()).unwrap();
+    let tip = planned.tip();
     for (to, time_ns) in [(f, 1), (2 * f, 2)] {
-        let header = plot.first(tip, time_ns);
-        plot.propose(&[to], &header);
-        plot.liars_vote(&[to], &header);
+        let header = planned.first(tip, time_ns);
+        planned.propose(&[to], &header);
+        planned.liars_vote(&[to], &header);
     }
 }
 
@@ -77,45 +77,45 @@ fn doubted(world: &World, id: u16) -> u64 {
 /// S13 with the guard on: replica 0 of three lies, and answers probes at once. Messages between replicas 1 and 2 are 5 Δ
 /// late. One late peer of two is no doubt (§19, "not promised"): they fork, and raise the alarm when they notice.
 fn s13_slow_links_of_some_replicas_fork_guarded_ones_too(entry: &Entry) {
-    let fork = |plot: &mut Plot| {
-        plot.answers_probes = true;
-        plot.run(NEAR_NS).unwrap();
-        late(&mut plot.world, &[1, 2], 5 * DELTA_NS);
-        equivocate(plot);
-        plot.run(3 * DELTA_NS)
+    let fork = |planned: &mut PlannedRun| {
+        planned.answers_probes = true;
+        planned.run(NEAR_NS).unwrap();
+        late(&mut planned.world, &[1, 2], 5 * DELTA_NS);
+        equivocate(planned);
+        planned.run(3 * DELTA_NS)
     };
-    let mut plot = calm(entry, 3, Some(true));
-    let failure = fork(&mut plot).unwrap_err();
+    let mut planned = calm(entry, 3, Some(true));
+    let failure = fork(&mut planned).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
 
-    let mut plot = calm(entry, 3, Some(true));
-    plot.world.tolerate(Oracle::Agreement);
-    let before = plot.world.highest();
-    fork(&mut plot).unwrap();
+    let mut planned = calm(entry, 3, Some(true));
+    planned.world.tolerate(Oracle::Agreement);
+    let before = planned.world.highest();
+    fork(&mut planned).unwrap();
     for id in [1, 2] {
-        let status = plot.world.status(ReplicaId(id)).unwrap();
+        let status = planned.world.status(ReplicaId(id)).unwrap();
         assert_eq!(status.decided, before.next(), "each has committed its own block");
         let guard = status.guard.unwrap();
         assert!(!guard.doubt, "{guard}");
         assert!(
             guard.late.iter().any(|(late, _)| late.0 == 3 - id),
-            "the operator sees who is late: {guard}"
+            "the operator sees the late peer: {guard}"
         );
     }
     // §19 (2): both raise the alarm when the late vote of the other one arrives.
-    let voted = plot
-        .ear
+    let voted = planned
+        .message_log
         .borrow()
         .sent
         .iter()
         .rev()
         .find_map(|sent| matches!(sent.message, SyncMessage::Vote(_)).then_some(sent.at));
     let heard = voted.unwrap().plus(5 * DELTA_NS + NEAR_NS);
-    plot.world.run_until(heard.minus(ms(1))).unwrap();
-    let silent = [1, 2].map(|id| doubted(&plot.world, id));
-    plot.world.run_until(heard.plus(ms(1))).unwrap();
+    planned.world.run_until(heard.minus(ms(1))).unwrap();
+    let silent = [1, 2].map(|id| doubted(&planned.world, id));
+    planned.world.run_until(heard.plus(ms(1))).unwrap();
     for (id, before) in [1, 2].into_iter().zip(silent) {
-        assert!(doubted(&plot.world, id) > before, "{id} has heard what it should have heard in time");
+        assert!(doubted(&planned.world, id) > before, "{id} has noticed the late message");
     }
 }
 
@@ -125,27 +125,27 @@ fn s19_slow_direction_is_noticed_at_one_end(entry: &Entry) {
     for (is_busy, link, after_ms) in
         [(true, (1, 2), 0), (true, (2, 1), 7), (true, (0, 2), 13), (false, (1, 2), 20), (false, (2, 0), 60)]
     {
-        let mut plot = Plot::honest(entry, 3, |settings| {
+        let mut planned = PlannedRun::honest(entry, 3, |settings| {
             settings.set("guarded", true);
             settings.set("heartbeat_ms", i64::try_from(60 * DELTA_NS / 1_000_000).unwrap());
         });
-        plot.run(30 * DELTA_NS).unwrap();
+        planned.run(30 * DELTA_NS).unwrap();
         if is_busy {
-            plot.world.submit(0, &[put("k", 1)]);
-            plot.run(DELTA_NS / 2).unwrap();
+            planned.world.submit(0, &[put("k", 1)]);
+            planned.run(DELTA_NS / 2).unwrap();
         }
-        plot.run(ms(after_ms)).unwrap();
+        planned.run(ms(after_ms)).unwrap();
         let late = |world: &World, id: u16| -> Vec<u16> {
             let guard = world.status(ReplicaId(id)).unwrap().guard.unwrap();
             guard.late.iter().map(|(late, _)| late.0).collect()
         };
-        assert!((0..3).all(|id| late(&plot.world, id).is_empty()), "{link:?}");
-        late_one_way(&mut plot.world, link, 3 * DELTA_NS);
-        plot.run(if is_busy { DELTA_NS + DELTA_NS / 4 } else { 3 * DELTA_NS } + 1).unwrap();
+        assert!((0..3).all(|id| late(&planned.world, id).is_empty()), "{link:?}");
+        late_one_way(&mut planned.world, link, 3 * DELTA_NS);
+        planned.run(if is_busy { DELTA_NS + DELTA_NS / 4 } else { 3 * DELTA_NS } + 1).unwrap();
         let (from, to) = link;
-        let seen = [(from, to), (to, from)].map(|(by, of)| late(&plot.world, by) == [of]);
+        let seen = [(from, to), (to, from)].map(|(by, of)| late(&planned.world, by) == [of]);
         assert!(seen[0] || seen[1], "{link:?}: {seen:?}");
-        assert!(late(&plot.world, 3 - from - to).is_empty(), "{link:?}: the third one");
+        assert!(late(&planned.world, 3 - from - to).is_empty(), "{link:?}: the third one");
     }
 }
 
@@ -171,31 +171,35 @@ fn slows_down(
     after_ns: u64,
     span_ns: u64,
 ) -> Result<(), Failure> {
-    let mut plot = calm(entry, n, guarded);
-    let honest: Vec<u16> = (u16::try_from(plot.liars.len()).unwrap()..u16::try_from(n).unwrap()).collect();
+    let mut planned = calm(entry, n, guarded);
+    let honest: Vec<u16> = (u16::try_from(planned.liars.len()).unwrap()..u16::try_from(n).unwrap()).collect();
     let before = |world: &World, id: u16| world.status(ReplicaId(id)).unwrap().guard.unwrap().doubts;
-    equivocate(&mut plot);
-    plot.run(after_ns)?;
-    let doubts: Vec<u64> = honest.iter().map(|id| before(&plot.world, *id)).collect();
-    let network_fault = late(&mut plot.world, &honest, LATE_NS);
+    equivocate(&mut planned);
+    planned.run(after_ns)?;
+    let doubts: Vec<u64> = honest.iter().map(|id| before(&planned.world, *id)).collect();
+    let network_fault = late(&mut planned.world, &honest, LATE_NS);
     // §19 (1): within 1.25 Δ, or within 3 Δ in an idle cluster. One nanosecond more for events at that very moment.
-    let is_guarded = plot.world.status(ReplicaId(honest[0])).unwrap().guard.unwrap().bound.guarded;
+    let is_guarded = planned.world.status(ReplicaId(honest[0])).unwrap().guard.unwrap().bound.guarded;
     let alarm_ns = DELTA_NS + if is_guarded { DELTA_NS / 4 } else { 2 * DELTA_NS } + 1;
-    plot.run(alarm_ns.min(span_ns))?;
+    planned.run(alarm_ns.min(span_ns))?;
     if span_ns >= alarm_ns {
         for (id, doubts) in honest.iter().zip(doubts) {
-            assert!(before(&plot.world, *id) > doubts, "{id} is in doubt");
+            assert!(before(&planned.world, *id) > doubts, "{id} is in doubt");
         }
     }
-    plot.run(span_ns.saturating_sub(alarm_ns))?;
-    plot.world.end_fault(network_fault);
+    planned.run(span_ns.saturating_sub(alarm_ns))?;
+    planned.world.end_fault(network_fault);
     // Messages on their way arrive, and no replica has moved on before.
-    let height = plot.world.highest();
-    let (bound, healed) = (recovery(&plot.world, 0), plot.world.now().plus(LATE_NS));
-    plot.world.submit(0, &[put("k", 1)]);
+    let height = planned.world.highest();
+    let (bound, healed) = (recovery(&planned.world, 0), planned.world.now().plus(LATE_NS));
+    planned.world.submit(0, &[put("k", 1)]);
     let is_old = |world: &World| world.highest() <= height;
-    plot.world.run_while("something new is committed", healed.since(plot.world.now()) + bound, is_old)?;
-    plot.close()
+    planned.world.run_while(
+        "something new is committed",
+        healed.since(planned.world.now()) + bound,
+        is_old,
+    )?;
+    planned.close()
 }
 
 /// S16, §19 (3): all messages are slower than Δ for at least two probe periods, and then in time again. No two conflicting
@@ -220,34 +224,34 @@ fn s16_slowdown_of_all_messages_forks_unguarded_replicas(entry: &Entry) {
 
 /// After a long idle time all messages are late for a while. Replicas that know of a block are in doubt. A replica without it
 /// probes seldom and may notice nothing. The leader shows two blocks before or after the heal.
-fn s16_slowdown_of_an_idle_cluster_forks_nobody(entry: &Entry) {
+fn s16_slowdown_of_an_idle_cluster_causes_no_fork(entry: &Entry) {
     for (number, span) in [1, 2, 4, 8, 12].into_iter().enumerate() {
         for (turn, at) in [0, 1, 3, 7, 13, 20].into_iter().enumerate() {
             let n = [3, 5][(number + turn) % 2];
-            let mut plot = Plot::honest(entry, n, |settings| {
+            let mut planned = PlannedRun::honest(entry, n, |settings| {
                 settings.set("guarded", true);
                 settings.set("heartbeat_ms", i64::try_from(60 * DELTA_NS / 1_000_000).unwrap());
             });
-            plot.run(30 * DELTA_NS).unwrap();
+            planned.run(30 * DELTA_NS).unwrap();
             let (size, f) = (u16::try_from(n).unwrap(), u16::try_from((n - 1) / 2).unwrap());
-            plot.corrupt(&(0..f).collect::<Vec<u16>>());
+            planned.corrupt(&(0..f).collect::<Vec<u16>>());
             // Between two empty blocks the guard probes at its slow rate.
-            plot.run(7 * DELTA_NS).unwrap();
+            planned.run(7 * DELTA_NS).unwrap();
             let honest: Vec<u16> = (f..size).collect();
             let (before, span_ns) = (at * DELTA_NS / 4, span * DELTA_NS / 4);
-            let slow = late(&mut plot.world, &honest, LATE_NS);
+            let slow = late(&mut planned.world, &honest, LATE_NS);
             if before < span_ns {
-                plot.run(before).unwrap();
-                equivocate(&mut plot);
-                plot.run(span_ns - before).unwrap();
-                plot.world.end_fault(slow);
+                planned.run(before).unwrap();
+                equivocate(&mut planned);
+                planned.run(span_ns - before).unwrap();
+                planned.world.end_fault(slow);
             } else {
-                plot.run(span_ns).unwrap();
-                plot.world.end_fault(slow);
-                plot.run(before - span_ns).unwrap();
-                equivocate(&mut plot);
+                planned.run(span_ns).unwrap();
+                planned.world.end_fault(slow);
+                planned.run(before - span_ns).unwrap();
+                equivocate(&mut planned);
             }
-            let result = plot.run(40 * DELTA_NS).and_then(|()| plot.close());
+            let result = planned.run(40 * DELTA_NS).and_then(|()| planned.close());
             assert_eq!(
                 result,
                 Ok(()),
@@ -297,25 +301,25 @@ pub(crate) fn s16_commits_resume_after_a_slowdown_of_any_length(entry: &Entry) {
 /// of five vote for B. All honest messages are late from just before the decision of 2, also its NOTIFY. 3 and 4 are shown
 /// another block, leave the view, and have waited long before NOTIFY arrives.
 pub(crate) fn decided_in_a_slowdown(entry: &Entry) -> Result<(), Failure> {
-    let mut plot = calm(entry, 5, None);
-    let tip = plot.tip();
-    let lock = plot.lock(View(1), tip);
-    let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+    let mut planned = calm(entry, 5, None);
+    let tip = planned.tip();
+    let lock = planned.lock(View(1), tip);
+    let (one, two) = (planned.first(tip, 1), planned.first(tip, 2));
     // B reaches 4 too late for a vote.
-    plot.takes(&[2, 3], &[4], None, DELTA_NS / 2);
-    plot.propose(&[2, 3], &one);
-    plot.run(2 * NEAR_NS + 1)?;
-    assert_eq!(plot.voters(View(1), (one.block.height, one.block.id())), ids(&[2, 3]));
-    let slow = late(&mut plot.world, &[2, 3, 4], LATE_NS);
-    plot.liars_vote(&[2], &one);
-    plot.propose(&[3, 4], &two);
-    plot.run(NEAR_NS + 1)?;
-    assert!(plot.world.decided(ReplicaId(2)) >= one.block.height, "2 has decided");
-    plot.run(4 * DELTA_NS)?;
-    plot.lead(View(2), lock, &[3, 4], 1)?;
-    plot.world.end_fault(slow);
-    plot.run(10 * DELTA_NS)?;
-    plot.close()
+    planned.takes(&[2, 3], &[4], None, DELTA_NS / 2);
+    planned.propose(&[2, 3], &one);
+    planned.run(2 * NEAR_NS + 1)?;
+    assert_eq!(planned.voters(View(1), (one.block.height, one.block.id())), ids(&[2, 3]));
+    let slow = late(&mut planned.world, &[2, 3, 4], LATE_NS);
+    planned.liars_vote(&[2], &one);
+    planned.propose(&[3, 4], &two);
+    planned.run(NEAR_NS + 1)?;
+    assert!(planned.world.decided(ReplicaId(2)) >= one.block.height, "2 has decided");
+    planned.run(4 * DELTA_NS)?;
+    planned.lead(View(2), lock, &[3, 4], 1)?;
+    planned.world.end_fault(slow);
+    planned.run(10 * DELTA_NS)?;
+    planned.close()
 }
 
 /// M30, for the museum: the entry switches the guard.
@@ -338,7 +342,7 @@ fn s17_delays_within_half_of_delta_cause_no_doubt(entry: &Entry) {
             settings.client.retry_ns = secs(3);
             settings.set("guarded", true);
         });
-        let ear = listen(&mut world, |_, _| Verdict::Pass);
+        let message_log = listen(&mut world, |_, _| Verdict::Pass);
         begin(&mut world);
         go(world.run_for(30 * DELTA_NS), &world);
         let doubts = |world: &World| -> Vec<u64> {
@@ -352,7 +356,7 @@ fn s17_delays_within_half_of_delta_cause_no_doubt(entry: &Entry) {
             let is_old = |world: &World| world.decided(ReplicaId(1)) <= height;
             go(world.run_while("it is committed", secs(3), is_old), &world);
             let place = (View(1), world.decided(ReplicaId(1)));
-            let at = ear.borrow().proposed(place).unwrap();
+            let at = message_log.borrow().proposed(place).unwrap();
             let took = world.now().since(at);
             let is_fast = entry.spec.name == optsync().spec.name;
             let expected = if is_fast { 2 * delay_ns } else { delay_ns + 2 * DELTA_NS };
@@ -371,16 +375,16 @@ fn s17_delays_within_half_of_delta_cause_no_doubt(entry: &Entry) {
 /// Opt Sync S13: NOTIFY takes 3 Δ while the others change views. They fork, and raise the alarm when it arrives.
 #[test]
 fn o13_late_notify_forks_and_is_noticed() {
-    let five = || Plot::new(optsync(), 5, &[0, 1], |_| {});
+    let five = || PlannedRun::new(optsync(), 5, &[0, 1], |_| {});
     let failure = notify_that_is_late(&mut five()).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
-    let mut plot = five();
-    plot.world.tolerate(Oracle::Agreement);
-    notify_that_is_late(&mut plot).unwrap();
-    assert!(doubted(&plot.world, 2) > 0, "the other side has heard what they have decided");
+    let mut planned = five();
+    planned.world.tolerate(Oracle::Agreement);
+    notify_that_is_late(&mut planned).unwrap();
+    assert!(doubted(&planned.world, 2) > 0, "the other side has noticed the late NOTIFY");
     for id in [3, 4] {
         // Both replicas that had left the view raise it. `last_doubted` is the last reason.
-        let status = plot.world.status(ReplicaId(id)).unwrap();
+        let status = planned.world.status(ReplicaId(id)).unwrap();
         let said = status.alarms.last_doubt.unwrap_or_default();
         assert!(status.alarms.doubts > 0 && said.contains("the committed block"), "{id}: {said}");
         // §11: the link is named.

@@ -1,7 +1,7 @@
 //! Flaws of Sync HotStuff and Opt Sync (`sync-hotstuff` §23, `optsync` §20) for the museum.
 
-use crate::sync_stage::DELTA_NS;
-use crate::sync_waits::NoWait;
+use crate::sync_exact_world::DELTA_NS;
+use crate::sync_short_waits::NoWait;
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::{
     Certificate, Claims, Commit, Effect, Figures, Hold, Past, Protocol as _, Seal, Spec, Timers, To,
@@ -99,7 +99,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for LateVote {
     }
 }
 
-/// no-notify: q_R votes are sent to nobody.
+/// no-notify: q_R votes are sent to no replica.
 #[derive(Default)]
 pub(crate) struct NoNotify;
 

@@ -7,19 +7,19 @@ use crate::opt_schedules::{
 };
 use crate::rotating::{GapCommits, OneDeltaTimer, gap_commits_forks, two_blocks_in_a_view};
 use crate::sync_beyond::{decided_in_a_slowdown, slower_than_delta};
-use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
+use crate::sync_cold::{early_riser, late_slowdown, repeated_votes};
 use crate::sync_flaws::{
     AnyView, AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LateVote,
     LexicographicLock, LockRises, NeverStale, NoDelta, NoNotify, NoRecord, ShortTimer, StillArmed,
     ThreeQuarters, TickFirst, TimerAtHandler,
 };
+use crate::sync_hidden_certificates::{HiddenCertificates, NothingElse};
 use crate::sync_schedules::{
     asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait,
-    proof_at_the_last_moment, vote_and_a_disk_that_stalls, vote_that_leaves_after_what_contradicts_it,
+    proof_at_the_last_moment, vote_and_a_disk_that_stalls, vote_that_leaves_after_a_conflicting_message,
     voted_past_a_missed_header,
 };
-use crate::sync_unshown::{NothingElse, Unshown};
-use crate::sync_waits::{NoWait, OneDelta};
+use crate::sync_short_waits::{NoWait, OneDelta};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
 use quorate_protocols::sync_hotstuff::rotating::Rotating;
@@ -44,7 +44,7 @@ const fn opt<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Optimistic>>>() -> 
 }
 
 const fn variant<V: Variant, F: quorate_consensus::flawed::Flaw<SyncHotStuff<V>>>() -> Entry {
-    Entry::of::<Flawed<SyncHotStuff<V>, Unshown<F>>>()
+    Entry::of::<Flawed<SyncHotStuff<V>, HiddenCertificates<F>>>()
 }
 
 /// The boot wait is one millisecond.
@@ -66,12 +66,12 @@ const OPT_UNGUARDED: Entry = Entry { exam_params: |delta_ns, _| (OPT.exam_params
 /// A schedule is one seed.
 const fn row(
     id: &'static str,
-    words: (&'static str, &'static str),
+    texts: (&'static str, &'static str),
     (sound, broken): (Entry, Entry),
     run: fn(&Entry, u64) -> Option<Failure>,
 ) -> Row {
-    let (failure, variant) = words;
-    Row { id, failure, variant, caught_by: &[Oracle::Agreement], within: 1, broken, sound, run }
+    let (failure, variant) = texts;
+    Row { id, failure, variant, caught_by: &[Oracle::Agreement], from: 0, within: 1, broken, sound, run }
 }
 
 pub(crate) const ROWS: &[Row] = &[
@@ -102,7 +102,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y1",
         (
-            "the next view is entered before the votes of the last one are there",
+            "a replica enters the next view before the votes of the last one have arrived",
             "sync-hotstuff, script `no-wait`: at once after leaving a view",
         ),
         (SYNC, variant::<NoWait, NothingElse>()),
@@ -120,7 +120,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y3",
         (
-            "the silence of 2 delta begins before the others have received the vote",
+            "the commit timer begins before the vote has left",
             "sync-hotstuff, script `timer-at-handler`: the 2 delta begin when the vote is decided, and the disk stalls",
         ),
         (SYNC, sync::<TimerAtHandler>()),
@@ -147,8 +147,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y6",
         (
-            "after a power cut of all, the cluster continues without the replica that knows acknowledged requests",
-            "sync-hotstuff, script `cold-early-riser`: no replica waits for the others",
+            "after a power cut a cluster continues without the replica that knows the acknowledged block",
+            "sync-hotstuff, script `cold-early-riser`: a recovering replica waits for no peer",
         ),
         (SYNC, IMPATIENT),
         |entry, _| early_riser(entry).err(),
@@ -156,17 +156,17 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y7",
         (
-            "after a cold start no replica can show acknowledged blocks",
+            "no replica can prove the acknowledged block after a cold start",
             "sync-hotstuff, script `cold-no-record`: certificates are not recorded",
         ),
         (SYNC, sync::<NoRecord>()),
-        |entry, _| votes_said_again(entry).err(),
+        |entry, _| repeated_votes(entry).err(),
     ),
     row(
         "Y8",
         (
             "a slowdown just before a commit is not noticed",
-            "sync-hotstuff, script `late-slowdown`, guard on: answers to old probes count as fresh",
+            "sync-hotstuff, script `late-slowdown`, guard on: old answers to probes count as fresh",
         ),
         (SYNC, sync::<NeverStale>()),
         |entry, _| late_slowdown(entry).err(),
@@ -174,7 +174,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y9",
         (
-            "the silence before a commit is too short",
+            "the commit timer is too short",
             "sync-hotstuff, scenario 14, the schedule of `tick-first`: commit timers of 1.2 delta",
         ),
         (SYNC, sync::<ShortTimer>()),
@@ -184,7 +184,7 @@ pub(crate) const ROWS: &[Row] = &[
         "Y10",
         (
             "a peer that lacked a body is not asked again when it has the body",
-            "sync-hotstuff, script `asked-once`: a replica that shows a header without its body is asked for the body once only, and votes later",
+            "sync-hotstuff, script `asked-once`: a replica shows a header before it has the body, is asked for the body once, and votes later",
         ),
         (SYNC, sync::<AskedOnce>()),
         |entry, _| asked_before_it_has_voted(entry).err(),
@@ -192,8 +192,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y11",
         (
-            "a timer commits, above a parent of an older view, a block for which replicas with a higher lock do not vote",
-            "sync-hotstuff-rr, script `gap-commits`: the silence of 2 delta commits, whatever the view of the parent's certificate",
+            "a timer commits a block after a skipped view, and a replica with a higher lock does not vote for that block",
+            "sync-hotstuff-rr, script `gap-commits`: the wait is 2 delta, also if the parent was not certified in the view before",
         ),
         (ROTATING, rotating::<GapCommits>()),
         |entry, _| gap_commits_forks(entry).err(),
@@ -201,7 +201,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y12",
         (
-            "the silence before a commit is too short where leaders follow each other",
+            "the commit timer is too short with rotating leaders",
             "sync-hotstuff-rr, section 15: commit timers of delta",
         ),
         (ROTATING, rotating::<OneDeltaTimer>()),
@@ -210,8 +210,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Y13",
         (
-            "a replica that has voted for the next block never votes for a block whose header it receives later",
-            "sync-hotstuff, script `voted-past`: no certificate is broadcast; the leader sends one replica the second block before the first",
+            "a replica that has voted for the next block never votes for a block whose header arrives later",
+            "sync-hotstuff, script `voted-past`: no certificate is sent to all; the leader shows one replica the second block before the first one arrives there",
         ),
         (SYNC, sync::<NothingElse>()),
         |entry, _| voted_past_a_missed_header(entry).err(),
@@ -223,12 +223,12 @@ pub(crate) const ROWS: &[Row] = &[
             "sync-hotstuff, script `late-vote`: a vote that waits for a disk that stalls is not withdrawn",
         ),
         (SYNC, sync::<LateVote>()),
-        |entry, _| vote_that_leaves_after_what_contradicts_it(entry).err(),
+        |entry, _| vote_that_leaves_after_a_conflicting_message(entry).err(),
     ),
     row(
         "Y15",
         (
-            "the leader's equivocation is noticed, and the block of the vote is committed all the same",
+            "a replica notices that the leader equivocates, and commits the block of its vote all the same",
             "sync-hotstuff, section 16, the schedule of `tick-first`: commit timers are not cancelled",
         ),
         (SYNC, sync::<StillArmed>()),
@@ -237,7 +237,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z1",
         (
-            "no other replica learns of a decision by many votes",
+            "no other replica receives a decision by many votes",
             "optsync, script `no-notify`: NOTIFY is not sent",
         ),
         (OPT, opt::<NoNotify>()),
@@ -246,7 +246,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z2",
         (
-            "the next view is entered before all replicas have learnt of the decision",
+            "a replica enters the next view before all have received the decision",
             "optsync, script `wait-one-delta`: delta after leaving a view, not 2 delta",
         ),
         (OPT, variant::<OneDelta, NothingElse>()),
@@ -255,7 +255,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z3",
         (
-            "a decision is reported only once the disk has it",
+            "a decision is sent only when it is durable",
             "optsync, script `notify-held`: NOTIFY is sent held, and the disk stalls",
         ),
         (OPT, opt::<HeldNotify>()),
@@ -273,7 +273,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z5",
         (
-            "a hidden certificate of many votes for an ancestor outranks a block above it that a timer has committed",
+            "a hidden certificate of many votes for an ancestor outranks the block that a timer has committed above it",
             "optsync, script `lexicographic-lock`: locks are compared by their responsive heights first",
         ),
         (OPT, opt::<LexicographicLock>()),
@@ -283,7 +283,7 @@ pub(crate) const ROWS: &[Row] = &[
         "Z6",
         (
             "many votes decide in a view that is over",
-            "optsync, script `commit-after-quit`: also after the view was left",
+            "optsync, script `commit-after-quit`: also in a view that was left",
         ),
         (OPT, opt::<CommitAfterQuit>()),
         |entry, _| votes_just_after_the_end(entry).err(),
@@ -297,7 +297,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z9",
         (
-            "the next view is entered at once, before any replica has learnt of the decision",
+            "a replica enters the next view at once, before any other has received the decision",
             "optsync, section 12, the schedule of `no-notify`: no wait after leaving a view",
         ),
         (OPT, variant::<NoDelta, NothingElse>()),
@@ -306,8 +306,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z10",
         (
-            "a view is entered in a slowdown, without the decision by many votes",
-            "optsync, section 16: no guard on entering; everything is slow from just before a decision on",
+            "a replica enters a view in a slowdown, without the decision of many votes",
+            "optsync, section 16: no guard on entering; all messages are slow from just before a decision on",
         ),
         (OPT_GUARDED, OPT_UNGUARDED),
         |entry, _| decided_in_a_slowdown(entry).err(),
@@ -315,8 +315,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z11",
         (
-            "many votes of a view that is over decide a block that no replica has decided in it",
-            "optsync, section 10: certificates of q_R votes count in any view; the liars show the certificates that they withheld",
+            "many votes of a finished view decide a block that no replica has decided in it",
+            "optsync, section 10: certificates of q_R votes count in any view; the liars show the votes that they withheld",
         ),
         (OPT, opt::<AnyView>()),
         |entry, _| votes_of_a_finished_view(entry).err(),
@@ -324,7 +324,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "Z7",
         (
-            "after a cold start no replica can show a decision by many votes",
+            "no replica can prove a decision by many votes after a cold start",
             "optsync, script `cold-no-R`: certificates are not recorded",
         ),
         (OPT, opt::<NoRecord>()),
@@ -332,13 +332,13 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
-/// What is broken in these does not begin with [`Unshown`], or, in the last one, is nothing else.
+/// Rows whose variant does not contain [`HiddenCertificates`], and the last one, whose variant is nothing else.
 const OTHERS: [&str; 6] = ["M30", "Y6", "Y11", "Y12", "Z10", "Y13"];
 
-/// It is the rule that a row names whose absence forks: that certificates are shown to nobody, which makes its schedule
-/// short, forks nothing there.
+/// A row forks because the rule that it names is absent. The variant also shows its certificates to no replica, which makes
+/// its schedule short. That alone forks nothing.
 #[test]
-fn unshown_certificates_alone_fork_nothing() {
+fn hidden_certificates_alone_cause_no_fork() {
     let (plain, optimistic) = (variant::<Plain, NothingElse>(), variant::<Optimistic, NothingElse>());
     for row in ROWS.iter().filter(|row| !OTHERS.contains(&row.id)) {
         let alone = if row.sound.spec.name == OPT.spec.name { &optimistic } else { &plain };

@@ -1,8 +1,8 @@
 //! Scenarios of `sync-hotstuff` §14 and `optsync` §11, by their numbers, for both protocols if they concern both.
 
 use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
-use crate::sync_stage::{
-    DELTA_NS, HEARTBEAT_NS, NEAR_NS, Sent, Stage, both_synchronous, exact, listen, optsync, view,
+use crate::sync_exact_world::{
+    ControlledLeader, DELTA_NS, HEARTBEAT_NS, NEAR_NS, Sent, both_synchronous, exact, listen, optsync, view,
 };
 use quorate_consensus::Entry;
 use quorate_consensus::parts::recovery::RecoveryStage;
@@ -20,7 +20,7 @@ both_synchronous! {
     s03_leader_that_crashes_after_one_proposal_leaves_agreement
     s04_equivocating_leader_is_left_without_a_commit
     s06_f_replicas_without_votes_delay_no_commit
-    s07_f_false_blames_do_nothing
+    s07_f_false_blames_change_no_view
     s08_delays_of_exactly_delta_are_tolerated
     s12_restart_within_the_wait_ends_it
     s15_acknowledged_request_survives_a_power_cut_of_all
@@ -50,7 +50,7 @@ fn after_a_crash(entry: &Entry, n: usize) -> u64 {
 fn s02_leader_that_crashes_before_it_proposes_is_replaced(entry: &Entry) {
     for n in [3, 5, 7] {
         let mut world = exact(entry, n, 2, |settings| settings.client.audience = quorate_sim::Audience::All);
-        let ear = listen(&mut world, |_, _| Verdict::Pass);
+        let message_log = listen(&mut world, |_, _| Verdict::Pass);
         world.crash(r(0), Survives::Everything);
         let id = world.submit(1, &[put("k", 0)])[0];
         let votes = |world: &World| world.replicas().skip(1).all(|id| world.status(id).unwrap().normal);
@@ -70,10 +70,10 @@ fn s02_leader_that_crashes_before_it_proposes_is_replaced(entry: &Entry) {
         let needs_timers = entry.spec.name != optsync().spec.name || n == 3;
         let runs = if needs_timers { 20 * DELTA_NS + HEARTBEAT_NS + 2 * DELTA_NS + 2 * NEAR_NS } else { 0 };
         let (took, bound) = (world.now().since(began), runs.max(after_a_crash(entry, n) + DELTA_NS));
-        assert!(took <= bound, "{} n = {n}: {took} and not {bound}", entry.spec.name);
+        assert!(took <= bound, "{} n = {n}: {took} ns exceed {bound} ns", entry.spec.name);
         wait_for(&mut world, &[id], secs(5));
         let in_first = |sent: &Sent| matches!(sent.message, SyncMessage::Vote(_));
-        assert!(ear.borrow().first(in_first) > Some(began), "n = {n}");
+        assert!(message_log.borrow().first(in_first) > Some(began), "n = {n}");
     }
 }
 
@@ -111,20 +111,20 @@ fn s03_leader_that_crashes_after_one_proposal_leaves_agreement(entry: &Entry) {
             exact(entry, n, 3, |settings| settings.client.audience = quorate_sim::Audience::One(r(0)));
         let last = Rc::new(Cell::new(None));
         let only = Rc::clone(&last);
-        let ear = listen(&mut world, move |_, frame| {
+        let message_log = listen(&mut world, move |_, frame| {
             let is_proposal = frame.from == r(0) && frame.content.kind.as_str() == "propose";
             let is_last = only.get().is_some_and(|height| is_proposal && frame.content.height >= height);
             if is_last && frame.to != r(1) { Verdict::Drop } else { Verdict::Pass }
         });
         begin(&mut world);
         level(&mut world);
-        let highest = ear.borrow().headers.keys().map(|(_, height)| *height).max().unwrap();
+        let highest = message_log.borrow().headers.keys().map(|(_, height)| *height).max().unwrap();
         last.set(Some(highest.next()));
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         let height = world.highest();
         let place = (View(1), last.get().unwrap());
-        let is_quiet = |_: &World| ear.borrow().proposed(place).is_none();
-        go(world.run_while("it proposes", secs(2), is_quiet), &world);
+        let is_quiet = |_: &World| message_log.borrow().proposed(place).is_none();
+        go(world.run_while("the leader proposes", secs(2), is_quiet), &world);
         // Messages on their way are lost with their sender.
         go(world.run_for(NEAR_NS + 1), &world);
         world.crash(r(0), Survives::Everything);
@@ -132,12 +132,12 @@ fn s03_leader_that_crashes_after_one_proposal_leaves_agreement(entry: &Entry) {
         assert!(world.highest() > height);
         // Only replica 1 has received the proposal, and its vote has handed the header on.
         let voters: Vec<ReplicaId> = {
-            let ear = ear.borrow();
+            let message_log = message_log.borrow();
             let is_for = |sent: &&Sent| matches!(&sent.message, SyncMessage::Vote(header) if (header.body.block.view, header.body.block.height) == place);
-            ear.sent.iter().filter(is_for).map(|sent| sent.from).filter(|by| *by != r(0)).collect()
+            message_log.sent.iter().filter(is_for).map(|sent| sent.from).filter(|by| *by != r(0)).collect()
         };
-        assert_eq!(voters[0], r(1), "{n}: who was told");
-        assert!(voters[1..].iter().any(|by| *by != r(1)), "{n}: others have it from there");
+        assert_eq!(voters[0], r(1), "{n}: the voter has received the proposal");
+        assert!(voters[1..].iter().any(|by| *by != r(1)), "{n}: others receive the header from its vote");
         world.unhook();
         let _ = world.start(r(0));
         settle(&mut world);
@@ -148,38 +148,38 @@ fn s03_leader_that_crashes_after_one_proposal_leaves_agreement(entry: &Entry) {
 /// height in it, and one branch continues.
 fn s04_equivocating_leader_is_left_without_a_commit(entry: &Entry) {
     for (n, later) in [(3, 0), (3, DELTA_NS / 2), (5, 0), (5, DELTA_NS - 1), (7, DELTA_NS / 3)] {
-        let mut stage = Stage::new(entry, n, 4, |_, _| Verdict::Pass);
-        let ids = stage.world.submit(0, &[incr("n")]);
-        let tip = stage.tip();
-        let (one, two) = (stage.header(tip, 1), stage.header(tip, 2));
-        let others = stage.others();
+        let mut setup = ControlledLeader::new(entry, n, 4, |_, _| Verdict::Pass);
+        let ids = setup.world.submit(0, &[incr("n")]);
+        let tip = setup.tip();
+        let (one, two) = (setup.header(tip, 1), setup.header(tip, 2));
+        let others = setup.others();
         let (first, second) = others.split_at(others.len() / 2);
         let height = tip.0.next();
-        let proposal = stage.proposal(tip, &one);
-        stage.say(first, &proposal);
-        go(stage.world.run_for(later), &stage.world);
-        let proposal = stage.proposal(tip, &two);
-        stage.say(second, &proposal);
+        let proposal = setup.proposal(tip, &one);
+        setup.send(first, &proposal);
+        go(setup.world.run_for(later), &setup.world);
+        let proposal = setup.proposal(tip, &two);
+        setup.send(second, &proposal);
         let left = |world: &World| {
             others.iter().all(|id| !world.status(*id).unwrap().normal || view(world, *id) > View(1))
         };
-        go(stage.world.run_while("all have left the view", 3 * DELTA_NS, |world| !left(world)), &stage.world);
+        go(setup.world.run_while("all have left the view", 3 * DELTA_NS, |world| !left(world)), &setup.world);
         // With Opt Sync B may have all honest votes when B' is shown: then it was decided at once.
         let decided = entry.spec.name == optsync().spec.name && later >= 2 * NEAR_NS;
         assert!(
-            others.iter().all(|id| decided || !stage.has(*id, height)),
+            others.iter().all(|id| decided || !setup.has(*id, height)),
             "{n} {later}: nothing was committed at {height}"
         );
-        let shown = stage.ear.borrow().count(|sent| {
+        let shown = setup.message_log.borrow().count(|sent| {
             matches!(&sent.message, SyncMessage::Evidence(QuitEvidence::Conflict(_)))
-                && sent.from != stage.controlled
+                && sent.from != setup.controlled
         });
         assert_eq!(shown, others.len() * (n - 1), "each shows it to all, once");
-        wait_for(&mut stage.world, &ids, secs(20));
+        wait_for(&mut setup.world, &ids, secs(20));
         // One branch is certified in the next view, and extended.
-        let ear = stage.ear.borrow();
-        let next = ear.headers.keys().find(|(view, _)| *view > View(1)).unwrap().0;
-        let bases: Vec<(ReplicaId, BlockId)> = ear
+        let message_log = setup.message_log.borrow();
+        let next = message_log.headers.keys().find(|(view, _)| *view > View(1)).unwrap().0;
+        let bases: Vec<(ReplicaId, BlockId)> = message_log
             .sent
             .iter()
             .filter_map(|sent| match &sent.message {
@@ -187,10 +187,13 @@ fn s04_equivocating_leader_is_left_without_a_commit(entry: &Entry) {
                 _ => None,
             })
             .collect();
-        assert!(others.iter().all(|id| bases.iter().any(|(by, _)| by == id)), "{n} {later}: all go on");
+        assert!(
+            others.iter().all(|id| bases.iter().any(|(by, _)| by == id)),
+            "{n} {later}: all vote for the base"
+        );
         assert!(bases.iter().all(|(_, base)| *base == bases[0].1), "{n} {later}: from one block");
-        drop(ear);
-        settle_honest(&mut stage.world);
+        drop(message_log);
+        settle_honest(&mut setup.world);
     }
 }
 
@@ -198,7 +201,7 @@ fn s04_equivocating_leader_is_left_without_a_commit(entry: &Entry) {
 fn s06_f_replicas_without_votes_delay_no_commit(entry: &Entry) {
     let n = 7;
     let mut world = exact(entry, n, 6, |_| {});
-    let ear = listen(&mut world, |_, frame| {
+    let message_log = listen(&mut world, |_, frame| {
         let is_silent = frame.from >= r(4) && frame.content.kind.as_str() == "vote";
         if is_silent { Verdict::Drop } else { Verdict::Pass }
     });
@@ -210,13 +213,13 @@ fn s06_f_replicas_without_votes_delay_no_commit(entry: &Entry) {
     while let Some(id) = missing(&world) {
         go(world.run_while("it is committed", secs(1), |world| world.decided(id) == height), &world);
     }
-    let took = world.now().since(ear.borrow().proposed((View(1), height.next())).unwrap());
-    assert!(took <= 2 * DELTA_NS + NEAR_NS + ms(1), "the last one: {took}");
+    let took = world.now().since(message_log.borrow().proposed((View(1), height.next())).unwrap());
+    assert!(took <= 2 * DELTA_NS + NEAR_NS + ms(1), "the last replica took {took} ns");
     assert!(world.replicas().all(|id| view(&world, id) == View(1)));
 }
 
 /// S7: f replicas blame an honest leader in every view.
-fn s07_f_false_blames_do_nothing(entry: &Entry) {
+fn s07_f_false_blames_change_no_view(entry: &Entry) {
     for n in [3, 7] {
         let f = (n - 1) / 2;
         let mut world = exact(entry, n, 7, |_| {});
@@ -239,7 +242,7 @@ fn s07_f_false_blames_do_nothing(entry: &Entry) {
     }
 }
 
-/// S8: votes, forwarded headers and all other messages take exactly Δ: blocks are committed, and nobody is blamed.
+/// S8: votes, forwarded headers and all other messages take exactly Δ: blocks are committed, and no replica is blamed.
 fn s08_delays_of_exactly_delta_are_tolerated(entry: &Entry) {
     for n in [3, 5] {
         let mut world = exact(entry, n, 8, |settings| {
@@ -266,7 +269,7 @@ fn s08_delays_of_exactly_delta_are_tolerated(entry: &Entry) {
 fn s12_restart_within_the_wait_ends_it(entry: &Entry) {
     let mut world = exact(entry, 3, 12, |_| {});
     // Two of three vote, which is not enough for the fast path.
-    let ear = listen(&mut world, |_, frame| {
+    let message_log = listen(&mut world, |_, frame| {
         let hushed = frame.from == r(1) && DECIDING.contains(&frame.content.kind.as_str());
         if hushed { Verdict::Drop } else { Verdict::Pass }
     });
@@ -274,9 +277,9 @@ fn s12_restart_within_the_wait_ends_it(entry: &Entry) {
     level(&mut world);
     for step in 0..8 {
         let id = world.submit(0, &[incr("n")])[0];
-        let before = ear.borrow().sent.len();
-        let vote = || votes_of(&ear.borrow().sent[before..], r(2)).next();
-        go(world.run_while("it has voted", secs(1), |_| vote().is_none()), &world);
+        let before = message_log.borrow().sent.len();
+        let vote = || votes_of(&message_log.borrow().sent[before..], r(2)).next();
+        go(world.run_while("the replica has voted", secs(1), |_| vote().is_none()), &world);
         let (voted, _, height, _) = vote().unwrap();
         // All replicas know the block.
         go(world.run_for(NEAR_NS + 1 + step * DELTA_NS * 9 / 40), &world);
@@ -286,16 +289,16 @@ fn s12_restart_within_the_wait_ends_it(entry: &Entry) {
         world.start(r(2)).unwrap();
         // The others commit δ later than this at the earliest, or now, and report it.
         go(world.run_until(voted.plus(2 * DELTA_NS + 1)), &world);
-        assert!(!has(&world, r(2), height), "{step}: its wait from before is over, and forgotten");
+        assert!(!has(&world, r(2), height), "{step}: the wait from before the restart commits nothing");
         wait_for(&mut world, &[id], secs(10));
         level(&mut world);
-        assert!(has(&world, r(2), height), "{step}: it has caught up");
+        assert!(has(&world, r(2), height), "{step}: the replica has caught up");
         // The replica runs again, and votes as early as the others.
         go(world.run_for(6 * DELTA_NS), &world);
         level(&mut world);
     }
     let mut voted = BTreeMap::new();
-    for (_, view, height, id) in votes_of(&ear.borrow().sent, r(2)) {
+    for (_, view, height, id) in votes_of(&message_log.borrow().sent, r(2)) {
         assert_eq!(*voted.entry((view, height)).or_insert(id), id, "one vote at {height}");
     }
     settle(&mut world);
@@ -323,13 +326,13 @@ fn s15_acknowledged_request_survives_a_power_cut_of_all(entry: &Entry) {
     let orders: [[u16; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for (seed, order) in (0..).zip(orders) {
         let mut world = exact(entry, 3, 150 + seed, |_| {});
-        let ear = listen(&mut world, |_, _| Verdict::Pass);
+        let message_log = listen(&mut world, |_, _| Verdict::Pass);
         begin(&mut world);
         level(&mut world);
         for round in 0..3 {
             let id = world.submit(0, &[incr("n")])[0];
             wait_for(&mut world, &[id], secs(5));
-            let (known, said) = (world.highest(), ear.borrow().sent.len());
+            let (known, said) = (world.highest(), message_log.borrow().sent.len());
             for replica in world.replicas() {
                 world.crash(replica, Survives::Nothing);
             }
@@ -339,12 +342,12 @@ fn s15_acknowledged_request_survives_a_power_cut_of_all(entry: &Entry) {
             }
             let runs = |id: ReplicaId| {
                 let is = |sent: &Sent| matches!(&sent.message, SyncMessage::Answer(answer) if answer.stage == RecoveryStage::Running);
-                ear.borrow().sent[said..].iter().any(|sent| sent.from == id && is(sent))
+                message_log.borrow().sent[said..].iter().any(|sent| sent.from == id && is(sent))
             };
             while !world.replicas().all(runs) {
                 go(world.run_for(ms(1)), &world);
                 let early = world.replicas().find(|id| world.decided(*id) > known && !runs(*id));
-                assert_eq!(early, None, "{order:?}: nothing new before it runs");
+                assert_eq!(early, None, "{order:?}: no commit before the replica runs");
             }
         }
         let liar = r(order[0]);
@@ -377,7 +380,7 @@ fn o1_o2_o3_number_of_votes_decides_the_path() {
             settings.parameters.delta_ns = delta_ns;
         });
         let quiet = r(u16::try_from(n - silent).unwrap());
-        let ear = listen(&mut world, move |_, frame| {
+        let message_log = listen(&mut world, move |_, frame| {
             let hushed = frame.from >= quiet && DECIDING.contains(&frame.content.kind.as_str());
             if hushed { Verdict::Drop } else { Verdict::Pass }
         });
@@ -390,7 +393,7 @@ fn o1_o2_o3_number_of_votes_decides_the_path() {
             for id in speaking.clone() {
                 let is_old = |world: &World| world.decided(id) <= height;
                 go(world.run_while("it is committed", secs(5), is_old), &world);
-                let at = ear.borrow().proposed((View(1), height.next())).unwrap();
+                let at = message_log.borrow().proposed((View(1), height.next())).unwrap();
                 let took = world.now().since(at);
                 let own_copy = if id == r(0) { 0 } else { NEAR_NS };
                 let expected = if is_fast { 2 * NEAR_NS } else { own_copy + 2 * delta_ns };
@@ -400,7 +403,7 @@ fn o1_o2_o3_number_of_votes_decides_the_path() {
                 );
             }
             level(&mut world);
-            let notified = ear.borrow().count(|sent| {
+            let notified = message_log.borrow().count(|sent| {
                 let of = |certificate: &quorate_consensus::Certificate| certificate.statement.height > height;
                 matches!(&sent.message, SyncMessage::Notify(certificate) if of(certificate))
                     && sent.from < quiet
@@ -435,7 +438,7 @@ fn blocks_in_a_second(entry: &Entry, is_mute: bool, delta_ns: u64, sync_ns: u64)
         settings.costs.sync_ns = sync_ns;
         (settings.client.in_flight_max, settings.client.retry_ns) = (400, secs(5));
     });
-    let ear = listen(&mut world, move |_, frame| {
+    let message_log = listen(&mut world, move |_, frame| {
         let hushed = is_mute && frame.from == r(2) && DECIDING.contains(&frame.content.kind.as_str());
         if hushed { Verdict::Drop } else { Verdict::Pass }
     });
@@ -446,9 +449,9 @@ fn blocks_in_a_second(entry: &Entry, is_mute: bool, delta_ns: u64, sync_ns: u64)
     }
     // Clients begin with few requests in flight.
     go(world.run_for(secs(2)), &world);
-    let before = ear.borrow().headers.len();
+    let before = message_log.borrow().headers.len();
     go(world.run_for(secs(1)), &world);
-    u64::try_from(ear.borrow().headers.len() - before).unwrap()
+    u64::try_from(message_log.borrow().headers.len() - before).unwrap()
 }
 
 /// Opt Sync S4: one of three is silent for a second and returns: paths change block by block, and the view does not.
@@ -457,22 +460,22 @@ fn o4_path_changes_without_messages() {
     let mut world = exact(optsync(), 3, 4, |_| {});
     let mute = Rc::new(Cell::new(false));
     let is_mute = Rc::clone(&mute);
-    let ear = listen(&mut world, move |_, frame| {
+    let message_log = listen(&mut world, move |_, frame| {
         let hushed = is_mute.get() && frame.from == r(2) && DECIDING.contains(&frame.content.kind.as_str());
         if hushed { Verdict::Drop } else { Verdict::Pass }
     });
     begin(&mut world);
-    let fast = |ear: &crate::sync_stage::Ear| {
-        ear.count(|sent| matches!(sent.message, SyncMessage::Notify(_)) && sent.from != r(2))
+    let fast = |message_log: &crate::sync_exact_world::MessageLog| {
+        message_log.count(|sent| matches!(sent.message, SyncMessage::Notify(_)) && sent.from != r(2))
     };
     let mut counts = Vec::new();
     for phase in [false, true, false] {
         mute.set(phase);
-        let before = fast(&ear.borrow());
+        let before = fast(&message_log.borrow());
         go(world.run_for(secs(1)), &world);
         let id = world.submit(0, &[put("k", 1)])[0];
         wait_for(&mut world, &[id], secs(2));
-        counts.push(fast(&ear.borrow()) - before);
+        counts.push(fast(&message_log.borrow()) - before);
     }
     assert!(counts[0] > 0 && counts[2] > 0 && counts[1] <= 6, "{counts:?}");
     assert!(world.replicas().all(|id| view(&world, id) == View(1)));

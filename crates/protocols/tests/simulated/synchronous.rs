@@ -91,7 +91,7 @@ fn s13_unguarded_replicas_fork_beyond_delta_and_are_caught() {
         let before = doubted(&world);
         go(world.run_for(ms(2)), &world);
         for (now, before) in doubted(&world).into_iter().zip(before) {
-            assert!(now > before, "{}: at once when they hear of each other", entry.spec.name);
+            assert!(now > before, "{}: both notice the fork when their messages arrive", entry.spec.name);
         }
     }
 }

@@ -122,7 +122,7 @@ fn isolated_peer_is_late_and_causes_no_doubt() {
     for id in 0..3 {
         assert_eq!((late(&world, id), guard!(world, id).doubts), (vec![3], before[usize::from(id)].1));
     }
-    assert!(guard!(world, 3).doubt, "it hears nobody");
+    assert!(guard!(world, 3).doubt, "the isolated replica receives no answers");
     world.end_fault(number);
     go(world.run_for(secs(2)), &world);
     assert!((0..4).all(|id| late(&world, id).is_empty() && !guard!(world, id).doubt));
@@ -149,6 +149,6 @@ fn clock_drift_is_measured() {
         let drift = guard!(world, id).drift_ppm.unwrap();
         // The clock was right for two seconds, and the two directions have different delays.
         let expected = if id == 1 { -400 } else { 400 };
-        assert!((drift - expected).abs() < 40, "replica {id} says {drift} ppm");
+        assert!((drift - expected).abs() < 40, "replica {id} reports {drift} ppm");
     }
 }

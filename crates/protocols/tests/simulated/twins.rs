@@ -1,4 +1,5 @@
-//! Twins: every protocol that can do without any of its replicas, in a part of all scenarios; and what they find.
+//! Twins scenarios: a part of all, for every protocol that works without any one of its replicas, and the failures that
+//! they find.
 
 use crate::chained_support::{Chained, HotStuff2};
 use crate::support::{ask, begin, drop_frames, pbft, put, r, world_of};
@@ -15,7 +16,8 @@ fn ids(ids: &[u16]) -> Vec<ReplicaId> {
     ids.iter().copied().map(ReplicaId).collect()
 }
 
-/// Scenarios cut the network: whoever rests on a bound on delays does not survive that, and does not say so.
+/// Scenarios cut the network. A protocol that rests on a bound on delays does not survive that, and does not promise
+/// to.
 fn protocols() -> impl Iterator<Item = &'static Entry> {
     let suits = |entry: &&Entry| entry.spec.replaces_leader && entry.spec.model != Model::Synchrony;
     REGISTRY.iter().filter(suits)
@@ -31,7 +33,7 @@ fn assert_passes(entry: &Entry, all: &Enumeration, verdict: &RangeResult) {
     }
 }
 
-/// Few scenarios of each enumeration, from all over it.
+/// Runs a few scenarios from all over an enumeration.
 fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> RangeResult {
     let mut verdict = RangeResult::default();
     for number in (step as u64 / 2..all.len()).step_by(step) {
@@ -42,14 +44,14 @@ fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> RangeResult {
 }
 
 #[test]
-fn a_part_of_all_scenarios_passes() {
+fn part_of_all_scenarios_passes() {
     for entry in protocols() {
         let mut total = RangeResult::default();
         for twin in 0..4 {
             let twin = ids(&[twin]);
             let four = Enumeration::all(4, twin.clone(), 4, 2, Leaders::Own).unwrap();
             let three = Enumeration::all(4, twin, 3, 3, Leaders::Own).unwrap();
-            // Prime, so that every view meets every partition.
+            // The steps are prime, so every view meets every partition.
             total.merge(a_part_of(entry, &four, 1_297));
             total.merge(a_part_of(entry, &three, 1_361));
         }
@@ -59,7 +61,7 @@ fn a_part_of_all_scenarios_passes() {
         assert_passes(entry, &seven, &verdict);
         total.merge(verdict);
         assert!(total.runs > 440 && total.heights > total.runs * 2, "{}: {total:?}", entry.spec.name);
-        // The scenario is played to its end nearly always.
+        // Nearly every scenario is played to its end.
         assert!(total.complete * 10 > total.runs * 9, "{}: {total:?}", entry.spec.name);
     }
 }
@@ -77,12 +79,12 @@ const SHORT_WAITS: Entry = Entry {
 
 const HOTSTUFF2: Entry = Entry::of::<Chained<HotStuff2>>();
 
-/// Two pairs of twins are more than what four replicas tolerate: each half of the cluster decides for itself.
+/// Two pairs of twins are more than four replicas tolerate: each half of the cluster decides for itself.
 #[test]
 fn two_pairs_of_twins_break_agreement() {
     for entry in protocols() {
         let entry = if entry.spec.name == SHORT_WAITS.spec.name { &SHORT_WAITS } else { entry };
-        // Where a block is decided by those that follow it, the parts have to last for some views.
+        // If later blocks decide a block, the parts have to last for some views.
         let views = if entry.spec.rotates_leaders { 8 } else { 1 };
         let lasting = |all: &Enumeration| {
             let mut verdict = RangeResult::default();
@@ -112,14 +114,14 @@ fn two_pairs_of_twins_break_agreement() {
             all.scenario(first)
         );
         assert!(before <= 16, "{}: {before}", entry.spec.name);
-        // With one pair the same partitions break nothing.
+        // With one pair of twins the same partitions break nothing.
         let one = Enumeration::all(4, ids(&[0]), 1, 2, Leaders::Own).unwrap();
         assert_passes(entry, &one, &lasting(&one));
     }
 }
 
 #[test]
-fn a_scenario_is_a_run_byte_for_byte() {
+fn scenario_determines_a_run() {
     let all = Enumeration::drawn(4, ids(&[2]), 3, 3, Leaders::Drawn, (3, 9)).unwrap();
     for number in 0..3 {
         let run = |is_read: bool| {
@@ -133,10 +135,10 @@ fn a_scenario_is_a_run_byte_for_byte() {
     }
 }
 
-/// In the first act nobody hears what is said in another part, the two of a twin among them; in the second everybody
-/// hears everybody but the leader.
+/// In the first act no message crosses between parts, not even between the two replicas of a twin. In the second act
+/// every replica receives messages of all but the leader.
 #[test]
-fn parts_are_apart() {
+fn no_message_crosses_the_parts_of_a_scenario() {
     let all = Enumeration::all(4, ids(&[3]), 1, 3, Leaders::Own).unwrap();
     let mut long = 0;
     for number in 0..all.len() {
@@ -153,7 +155,7 @@ fn parts_are_apart() {
         for event in acts.filter(|event| event.what == "sends") {
             for (from, to) in heard(&scenario, event) {
                 let joins = scenario.rounds[0].partition.joins(from, to);
-                // Nobody has left the view before that.
+                // No replica has left the view before.
                 if event.at < Time(50_000_000) {
                     first += 1;
                     assert!(joins, "{scenario}: {event}");
@@ -168,7 +170,7 @@ fn parts_are_apart() {
             }
         }
         assert!(first > 0, "{scenario}");
-        // Where everybody was done in the first act, no second one follows.
+        // If all replicas were done in the first act, no second one follows.
         let heals = events.iter().find(|event| event.what == "heals").unwrap().at;
         let is_long = heals > Time(60_000_000);
         assert!(second > 0 || !is_long || scenario.rounds[0].partition.parts() == 1, "{scenario}");
@@ -177,7 +179,7 @@ fn parts_are_apart() {
     assert!(long > 5, "{long}");
 }
 
-/// Which node says something to which, where a replica says something to others.
+/// Returns the pairs of nodes, sender and receiver, of a message between replicas.
 fn heard(scenario: &Scenario, event: &Event) -> Vec<(usize, usize)> {
     let said = |words: &str| event.details.text.split(", ").any(|said| said == words);
     let (Who::Replica(from), true) =
@@ -196,9 +198,9 @@ fn heard(scenario: &Scenario, event: &Event) -> Vec<(usize, usize)> {
     meant.map(|to| (from, to)).collect()
 }
 
-/// Who leads is set for the first views; then the replicas take turns.
+/// The leaders of the first views are set; then the replicas take turns.
 #[test]
-fn leaders_can_be_set() {
+fn leaders_of_the_first_views_can_be_set() {
     let sets = protocols().filter(|entry| sets_leaders(entry) && !entry.spec.rotates_leaders);
     for entry in sets {
         let mut world = world_of(entry, 1, |settings| settings.parameters.leaders = ids(&[2, 3]));
@@ -213,7 +215,7 @@ fn leaders_can_be_set() {
         }
         assert_eq!(led, [2, 3, 2], "{}", entry.spec.name);
     }
-    // Where leaders follow each other, the first views see them.
+    // With rotating leaders the first views have the set leaders.
     for entry in protocols().filter(|entry| sets_leaders(entry) && entry.spec.rotates_leaders) {
         let mut world = world_of(entry, 1, |settings| settings.parameters.leaders = ids(&[2, 3, 3]));
         let proposers = Rc::new(RefCell::new(Vec::new()));
@@ -225,7 +227,7 @@ fn leaders_can_be_set() {
             quorate_sim::Verdict::Pass
         });
         begin(&mut world);
-        // As many views as a request needs.
+        // It is the number of views that a request needs.
         ask(&mut world, 0, put("k", 1));
         let mut led = proposers.borrow().clone();
         led.dedup();

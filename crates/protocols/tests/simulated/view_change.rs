@@ -1,4 +1,4 @@
-//! The leader dies, lies or is slow.
+//! Leaders that crash, lie or are slow.
 
 use crate::support::{
     DELAY_NS, T0_NS, TRANSPORTS, TREQ_NS, VIEW_CHANGE_NS, ask, begin, both, cut, drop_frames, go, incr,
@@ -16,19 +16,19 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 both! {
-    s03_the_leader_crashes
-    the_leader_is_killed_again_and_again
-    s05_decided_at_one_replica_alone
-    s09_two_faulty_leaders_in_a_row
-    s16_a_slow_leader_is_replaced
-    s16_a_leader_within_all_deadlines_stays
-    s10_a_leader_cut_off_for_a_minute
-    one_replica_alone_replaces_nobody
-    what_waits_is_forwarded_once_when_the_view_begins
-    what_a_view_takes_over_is_not_proposed_again
+    s03_crashed_leader_is_replaced_in_time
+    acknowledged_operations_survive_repeated_crashes_of_the_leader
+    s05_block_decided_at_one_replica_alone_is_kept
+    s09_waits_double_with_each_faulty_leader
+    s16_slow_leader_is_replaced
+    s16_leader_within_all_deadlines_stays
+    s10_leader_cut_off_for_a_minute_is_replaced_and_votes_again
+    suspicion_of_one_replica_replaces_no_leader
+    waiting_bundles_are_forwarded_once_when_the_view_begins
+    bundles_of_a_block_taken_over_are_not_proposed_again
 }
 
-/// From when on the leader of view 0 says nothing more.
+/// The moment from which the leader of view 0 sends no messages.
 #[derive(Clone, Copy, Debug)]
 enum Silent {
     BeforePrePrepare,
@@ -37,9 +37,9 @@ enum Silent {
     AfterOneCommit,
 }
 
-/// Scenario 3: the leader crashes at every point that matters. The others replace it in time, what was committed
-/// anywhere keeps its block (the oracles see to it), and nothing is executed twice.
-fn s03_the_leader_crashes(entry: &Entry) {
+/// Scenario 3: the leader crashes at every relevant moment. The others replace it in time. A block that was committed
+/// anywhere keeps its place, as the oracles check, and no operation is executed twice.
+fn s03_crashed_leader_is_replaced_in_time(entry: &Entry) {
     let points = [
         Silent::BeforePrePrepare,
         Silent::AfterPrePrepareToOne,
@@ -55,15 +55,15 @@ fn s03_the_leader_crashes(entry: &Entry) {
             let ids = world.submit(0, &[incr("n"), incr("n")]);
             go(world.run_for(ms(20)), &world);
             world.crash(r(0), Survives::Everything);
-            // All have the bundle at once. Treq, and the few delays of SUSPECT, VIEW-CHANGE, NEW-VIEW, two rounds of
-            // votes and the reply: the next leader is good, so nobody has to wait for T0 as well.
+            // All have the bundle at once. The wait is Treq, and the few delays of SUSPECT, VIEW-CHANGE, NEW-VIEW, two
+            // rounds of votes and the reply. The next leader is good, so no replica waits for T0 as well.
             wait_for(&mut world, &ids, TREQ_NS + ms(20));
             assert_eq!(world.history().get(ids[1]).unwrap().result, Some(KvResult::Number(2)), "{point:?}");
             // A quorum of COMMITs without the leader's own leaves nothing to wait for.
             let expected = u64::from(!matches!(point, Silent::AfterPrepares));
             assert_eq!(view(&world, r(2)), View(expected), "{point:?}");
             world.unhook();
-            // The old leader comes back, and is needed.
+            // The old leader recovers, and is needed.
             world.start(r(0)).unwrap();
             settle(&mut world);
             world.crash(r(3), Survives::Everything);
@@ -81,7 +81,7 @@ fn silence(world: &mut World, point: Silent) {
         }
         commits.set(commits.get() + u32::from(kind == COMMIT));
         if frame.from != r(0) {
-            // Where only one COMMIT gets through, it is one of these.
+            // If only one COMMIT gets through, it is one of these.
             return matches!(point, Silent::AfterOneCommit) && kind == COMMIT && commits.get() > 3;
         }
         match point {
@@ -92,8 +92,8 @@ fn silence(world: &mut World, point: Silent) {
     });
 }
 
-/// Real crashes of whoever leads, again and again, under load: every acknowledged operation survives.
-fn the_leader_is_killed_again_and_again(entry: &Entry) {
+/// The present leader crashes again and again under load, and every acknowledged operation survives.
+fn acknowledged_operations_survive_repeated_crashes_of_the_leader(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 210, |settings| settings.transport = transport);
         begin(&mut world);
@@ -119,7 +119,7 @@ fn the_leader_is_killed_again_and_again(entry: &Entry) {
     }
 }
 
-/// A proposal that names another time, and with it another block.
+/// Returns the proposal with another time, and so with another block.
 fn other_block(body: &Bytes, add: u64) -> Bytes {
     let Ok(PbftMessage::PrePrepare { view, mut block }) = PbftMessage::from_bytes(body) else {
         panic!("not a PRE-PREPARE")
@@ -130,15 +130,15 @@ fn other_block(body: &Bytes, add: u64) -> Bytes {
     bytes.into()
 }
 
-/// Scenario 4: the leader proposes different blocks to different replicas. Never two decisions for a height (the
-/// oracles see to it), and a view change resolves it.
+/// Scenario 4: the leader proposes different blocks to different replicas. No height has two decisions, as the oracles
+/// check, and a view change resolves the conflict.
 #[test]
-fn s04_the_leader_equivocates() {
+fn s04_equivocating_leader_is_replaced() {
     for (seed, groups) in [[0u64, 1, 2], [0, 1, 1], [1, 0, 2]].into_iter().enumerate() {
         let mut world = world(220 + seed as u64, |_| {});
         begin(&mut world);
         settle(&mut world);
-        // Its own frames say two things: that is what is tested.
+        // The frames of the leader equivocate: that is under test.
         world.tolerate(Oracle::SameSlot);
         world.tolerate(Oracle::Held);
         world.hook(move |_, frame| {
@@ -157,9 +157,9 @@ fn s04_the_leader_equivocates() {
     }
 }
 
-/// Scenario 5: a block is decided at one replica alone, and the view change happens without it. The new view picks the
-/// same block, and whoever had decided it executes nothing twice.
-fn s05_decided_at_one_replica_alone(entry: &Entry) {
+/// Scenario 5: a block is decided at one replica alone, and the view change happens without that replica. The new view
+/// picks the same block, and that replica executes nothing twice.
+fn s05_block_decided_at_one_replica_alone_is_kept(entry: &Entry) {
     for (seed, transport) in TRANSPORTS.into_iter().enumerate() {
         let mut world = world_of(entry, 225 + seed as u64, |settings| settings.transport = transport);
         begin(&mut world);
@@ -171,7 +171,7 @@ fn s05_decided_at_one_replica_alone(entry: &Entry) {
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         go(world.run_while("one has decided", secs(2), |world| world.executed(r(3)) == before), &world);
         let network_fault = cut(&mut world, 3);
-        assert!((0..3).all(|id| world.executed(r(id)) == before), "nobody else has");
+        assert!((0..3).all(|id| world.executed(r(id)) == before), "no other replica has");
         wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
         assert!(view(&world, r(1)) > View(0));
         assert_eq!(view(&world, r(3)), View(0));
@@ -179,16 +179,16 @@ fn s05_decided_at_one_replica_alone(entry: &Entry) {
         world.unhook();
         world.end_fault(network_fault);
         settle(&mut world);
-        // It hears of the view when it says where it stands.
+        // The replica learns of the view when it sends its status.
         let is_behind = |world: &World| view(world, r(3)) == View(0);
-        go(world.run_while("it follows into the view", secs(4), is_behind), &world);
+        go(world.run_while("the replica follows into the view", secs(4), is_behind), &world);
     }
 }
 
-/// When each replica has said VIEW-CHANGE first, by view.
+/// The time of each replica's first VIEW-CHANGE, by view.
 type Departures = Rc<RefCell<BTreeMap<View, BTreeMap<ReplicaId, Time>>>>;
 
-/// What the leader of `unlucky` proposes there is lost, and two others, who lead the views after it, are silent.
+/// Loses the proposals of the leader of `unlucky`, and silences the two leaders of the views after it.
 fn three_bad_leaders(world: &mut World, unlucky: u64, departures: &Departures) {
     let left = Rc::clone(departures);
     world.hook(move |now, frame| {
@@ -206,7 +206,8 @@ fn three_bad_leaders(world: &mut World, unlucky: u64, departures: &Departures) {
     });
 }
 
-/// The view before this one was left by a quorum, and then all five waited for so long until they left it as well.
+/// Checks that a quorum left the view before this one, and that all five then waited for this time before they left it
+/// as well.
 fn waited(departures: &Departures, view: u64, expected_ns: u64) {
     let departures = departures.borrow();
     let (before, after) = (&departures[&View(view - 1)], &departures[&View(view)]);
@@ -219,9 +220,9 @@ fn waited(departures: &Departures, view: u64, expected_ns: u64) {
     }
 }
 
-/// Scenario 9, of seven: a leader without luck, and then two faulty ones in a row. The view after them works; those
-/// between were left after T0 and then 2 T0. When something has been executed it begins with T0 again.
-fn s09_two_faulty_leaders_in_a_row(entry: &Entry) {
+/// Scenario 9 with seven replicas: a leader without luck, and then two faulty ones in a row. The view after them works.
+/// The views between were left after T0 and then 2 T0. After an execution the wait is T0 again.
+fn s09_waits_double_with_each_faulty_leader(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 240, |settings| {
             *settings = settings.clone().with_n(7);
@@ -232,18 +233,19 @@ fn s09_two_faulty_leaders_in_a_row(entry: &Entry) {
         begin(&mut world);
         settle(&mut world);
         let departures = Departures::default();
-        // The first view had worked and is left for an overdue bundle: the next one has twice as long for that.
+        // The first view had worked, and is left for an overdue bundle. The next view has twice as long for that
+        // bundle.
         for (first, treq_ns) in [(0, TREQ_NS), (3, 2 * TREQ_NS)] {
             three_bad_leaders(&mut world, first, &departures);
             let ids = world.submit(0, &[incr("n"), incr("n")]);
-            // The messages between come on top.
+            // The delays of the messages between come on top.
             let bound = treq_ns + 3 * T0_NS + 30 * DELAY_NS;
             wait_for(&mut world, &ids, bound);
             let now = View(first + 3);
             assert_eq!(view(&world, r(6)), now, "{}", world.status(r(6)).unwrap());
             waited(&departures, first + 2, T0_NS);
             waited(&departures, first + 3, 2 * T0_NS);
-            // What follows is fast again.
+            // Later requests are fast again.
             let id = ask(&mut world, 0, incr("n"));
             assert!(latency(&world, id) <= 6 * DELAY_NS, "{}", latency(&world, id));
             world.unhook();
@@ -254,10 +256,10 @@ fn s09_two_faulty_leaders_in_a_row(entry: &Entry) {
     }
 }
 
-/// Scenario 16: a leader that makes each of its proposals wait for 0.9 Treq after the one before. Something is executed
-/// all the time, so that a timer that every execution sets back would never expire; but each bundle has its own
-/// deadline, and what stands in the queue is overdue.
-fn s16_a_slow_leader_is_replaced(entry: &Entry) {
+/// Scenario 16: a leader makes each of its proposals wait for 0.9 Treq after the one before. Something is executed all
+/// the time, so a timer that every execution resets would never expire. But each bundle has its own deadline, and the
+/// waiting bundles are overdue.
+fn s16_slow_leader_is_replaced(entry: &Entry) {
     let mut world = world_of(entry, 250, |_| {});
     begin(&mut world);
     settle(&mut world);
@@ -286,16 +288,16 @@ fn s16_a_slow_leader_is_replaced(entry: &Entry) {
             (height, last) = (world.height(), world.now());
         }
     }
-    assert_eq!(view(&world, r(2)), View(1), "it is replaced");
+    assert_eq!(view(&world, r(2)), View(1), "the leader is replaced");
     assert!(world.history().answered() > 0 && longest < TREQ_NS, "something was executed every {longest} ns");
     wait_for(&mut world, &ids, secs(1));
     world.unhook();
     settle(&mut world);
 }
 
-/// Scenario 16, the other side: who delays each proposal by 0.9 Treq and lets none wait for another stays below every
-/// deadline, and is not replaced. (It would be by a floor on the throughput, which is not built.)
-fn s16_a_leader_within_all_deadlines_stays(entry: &Entry) {
+/// Scenario 16, the other side: a leader delays each proposal by 0.9 Treq and lets none wait for another. It stays
+/// below every deadline and is not replaced. (A floor on the throughput would replace it, and is not built.)
+fn s16_leader_within_all_deadlines_stays(entry: &Entry) {
     let mut world = world_of(entry, 251, |_| {});
     begin(&mut world);
     settle(&mut world);
@@ -312,8 +314,8 @@ fn s16_a_leader_within_all_deadlines_stays(entry: &Entry) {
     settle(&mut world);
 }
 
-/// Scenario 10: a leader that is cut off is replaced; when it is back it votes again in the new view.
-fn s10_a_leader_cut_off_for_a_minute(entry: &Entry) {
+/// Scenario 10: a leader that is cut off is replaced. After the heal it votes in the new view.
+fn s10_leader_cut_off_for_a_minute_is_replaced_and_votes_again(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 260, |settings| settings.transport = transport);
         begin(&mut world);
@@ -332,10 +334,10 @@ fn s10_a_leader_cut_off_for_a_minute(entry: &Entry) {
 }
 
 /// A replica that suspects without reason changes nothing: f + 1 are needed.
-fn one_replica_alone_replaces_nobody(entry: &Entry) {
+fn suspicion_of_one_replica_replaces_no_leader(entry: &Entry) {
     let mut world = world_of(entry, 270, |settings| settings.transport = Transport::Links);
     begin(&mut world);
-    // Replica 3 hears nothing of the others' votes and proposals for a while.
+    // Replica 3 receives no votes and proposals of the others for a while.
     let lost = Rc::new(Cell::new(0));
     let count = Rc::clone(&lost);
     drop_frames(&mut world, move |frame| {
@@ -353,8 +355,9 @@ fn one_replica_alone_replaces_nobody(entry: &Entry) {
     settle(&mut world);
 }
 
-/// What clients have handed to backups reaches the leader of a new view: once from each, when the view has begun.
-fn what_waits_is_forwarded_once_when_the_view_begins(entry: &Entry) {
+/// The host forwards bundles of clients from the backups to the leader of a new view: once from each backup, when the
+/// view has begun.
+fn waiting_bundles_are_forwarded_once_when_the_view_begins(entry: &Entry) {
     let mut world = world_of(entry, 280, |settings| settings.transport = Transport::Links);
     begin(&mut world);
     settle(&mut world);
@@ -369,7 +372,8 @@ fn what_waits_is_forwarded_once_when_the_view_begins(entry: &Entry) {
         Verdict::Pass
     });
     let ids: Vec<_> = (0..4).flat_map(|client| world.submit(client, &[put("k", client)])).collect();
-    // The clients ask all after their first timeout, and what is a second old is spread: the view must be there before.
+    // The clients ask all replicas after their first timeout, and a bundle that is a second old is spread. The view
+    // must have begun before.
     wait_for(&mut world, &ids, secs(3));
     assert_eq!(view(&world, r(2)), View(1));
     for from in [r(2), r(3)] {
@@ -378,13 +382,13 @@ fn what_waits_is_forwarded_once_when_the_view_begins(entry: &Entry) {
     }
 }
 
-/// What the new view takes over is decided with its own block: the new leader, which has the same bundles in its pool,
-/// does not propose them once more.
-fn what_a_view_takes_over_is_not_proposed_again(entry: &Entry) {
+/// The new view decides a block that it takes over. The new leader has the same bundles in its pool, and does not
+/// propose them once more.
+fn bundles_of_a_block_taken_over_are_not_proposed_again(entry: &Entry) {
     let mut world = world_of(entry, 290, |settings| settings.transport = Transport::Links);
     begin(&mut world);
     settle(&mut world);
-    // All prepare, nobody decides; by the time of the view change all have the bundles from their clients.
+    // All prepare, and none decides. By the time of the view change all have the bundles from their clients.
     let last = Rc::new(Cell::new(Height::ZERO));
     let proposed = Rc::clone(&last);
     drop_frames(&mut world, move |frame| {
@@ -398,5 +402,5 @@ fn what_a_view_takes_over_is_not_proposed_again(entry: &Entry) {
     wait_for(&mut world, &ids, secs(4));
     assert_eq!(view(&world, r(2)), View(1));
     go(world.run_for(secs(2)), &world);
-    assert_eq!(world.height(), last.get(), "no bundle stands in two blocks");
+    assert_eq!(world.height(), last.get(), "no bundle is in two blocks");
 }

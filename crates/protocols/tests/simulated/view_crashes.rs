@@ -1,4 +1,4 @@
-//! Machines lose power in the middle of a view change.
+//! Replicas that lose power in the middle of a view change.
 
 use crate::support::{
     SURVIVES, begin, both, drop_frames, go, incr, put, r, recovery, sent, settle, view, wait_for, world_of,
@@ -9,11 +9,11 @@ use quorate_sim::{KvResult, OpId, Survives, World, ms, secs};
 use quorate_types::{ReplicaId, View};
 
 both! {
-    s12_power_cut_at_every_step_of_a_view_change
+    s12_view_begins_after_a_power_cut_at_every_step_of_a_view_change
 }
 
-/// The leader is dead, and what it has proposed last has prepared and is decided nowhere. The next view has to take it
-/// over, and needs all three that are left.
+/// Returns a world whose leader has crashed, and the open operations. The leader's last proposal has prepared and is
+/// decided nowhere. The next view has to take it over, and needs all three replicas that are left.
 fn without_leader(entry: &Entry, seed: u64) -> (World, Vec<OpId>) {
     let mut world = world_of(entry, seed, |settings| {
         settings.client.retry_ns = ms(100);
@@ -32,7 +32,7 @@ fn without_leader(entry: &Entry, seed: u64) -> (World, Vec<OpId>) {
     (world, ids)
 }
 
-/// Steps that a replica makes from the death of the leader until the new view works.
+/// Returns the number of steps of a replica from the crash of the leader until the new view works.
 fn steps_of(entry: &Entry, seed: u64, id: ReplicaId) -> u64 {
     let (mut world, ids) = without_leader(entry, seed);
     let before = world.steps(id);
@@ -40,16 +40,17 @@ fn steps_of(entry: &Entry, seed: u64, id: ReplicaId) -> u64 {
     wait_for(&mut world, &ids, secs(5));
     go(world.run_for(ms(20)), &world);
     assert_eq!(view(&world, id), View(1));
-    // Each of the three to the three others, once; and its leader the NEW-VIEW.
+    // Each of the three sends it to the three others, once. The new leader sends the NEW-VIEW.
     assert_eq!((sent(&world, VIEW_CHANGE), sent(&world, NEW_VIEW)), (9, 3), "one view change and no more");
     world.steps(id) - before
 }
 
-/// Scenario 12: kill -9 at every write, sync and flush of a view change, of the leader to come and of a backup: what
-/// it said it says again, word for word (the oracles see to it), and the view begins, which is impossible without it.
-fn s12_power_cut_at_every_step_of_a_view_change(entry: &Entry) {
+/// Scenario 12: the power of the next leader or of a backup is cut at every write, sync and flush of a view change. The
+/// replica sends its earlier messages again, byte for byte, as the oracles check. The view begins, which is impossible
+/// without that replica.
+fn s12_view_begins_after_a_power_cut_at_every_step_of_a_view_change(entry: &Entry) {
     for id in [r(1), r(2)] {
-        // What is left of a torn write is drawn: once is not enough.
+        // The rest of a torn write is drawn, so one run is not enough.
         let ways = SURVIVES.into_iter().map(|survives| (120, survives));
         let torn = (121..137).map(|seed| (seed, Survives::Some));
         for (seed, survives) in ways.chain(torn) {

@@ -29,10 +29,10 @@ pub(crate) fn optsync() -> &'static Entry {
 macro_rules! both_synchronous {
     ($($scenario:ident)*) => {
         mod sync_hotstuff {
-            $(#[test] fn $scenario() { super::$scenario(crate::sync_stage::sync_hotstuff()); })*
+            $(#[test] fn $scenario() { super::$scenario(crate::sync_exact_world::sync_hotstuff()); })*
         }
         mod optsync {
-            $(#[test] fn $scenario() { super::$scenario(crate::sync_stage::optsync()); })*
+            $(#[test] fn $scenario() { super::$scenario(crate::sync_exact_world::optsync()); })*
         }
     };
 }
@@ -48,13 +48,13 @@ pub(crate) struct Sent {
 
 /// All messages between replicas.
 #[derive(Default)]
-pub(crate) struct Ear {
+pub(crate) struct MessageLog {
     pub(crate) sent: Vec<Sent>,
     /// Proposals: in each view the first one at each height.
     pub(crate) headers: BTreeMap<(View, Height), Header>,
 }
 
-impl Ear {
+impl MessageLog {
     fn hear(&mut self, at: Time, frame: &Frame) {
         let whole = entry_decodes(&frame.body);
         let Some(message) = whole.or_else(|| entry_decodes(frame.body.split_last_chunk::<64>()?.0)) else {
@@ -94,16 +94,16 @@ fn entry_decodes(body: &[u8]) -> Option<SyncMessage> {
 pub(crate) fn listen(
     world: &mut World,
     mut judge: impl FnMut(Time, &Frame) -> Verdict + 'static,
-) -> Rc<RefCell<Ear>> {
-    let ear = Rc::new(RefCell::new(Ear::default()));
-    let shared = Rc::clone(&ear);
+) -> Rc<RefCell<MessageLog>> {
+    let message_log = Rc::new(RefCell::new(MessageLog::default()));
+    let shared = Rc::clone(&message_log);
     world.hook(move |now, frame| {
         if frame.frame_type == quorate_types::wire::frame::PROTOCOL {
             shared.borrow_mut().hear(now, frame);
         }
         judge(now, frame)
     });
-    ear
+    message_log
 }
 
 /// Returns a world in which every message takes exactly [`NEAR_NS`] and all else no time; clocks are right, and no guard
@@ -124,13 +124,13 @@ pub(crate) fn exact(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut
 }
 
 /// The first leader is a controlled replica, and all others are at one height in its view.
-pub(crate) struct Stage {
+pub(crate) struct ControlledLeader {
     pub(crate) world: World,
-    pub(crate) ear: Rc<RefCell<Ear>>,
+    pub(crate) message_log: Rc<RefCell<MessageLog>>,
     pub(crate) controlled: ReplicaId,
 }
 
-impl Stage {
+impl ControlledLeader {
     /// `judge` sets the delays of its messages and of messages to it.
     pub(crate) fn new(
         entry: &Entry,
@@ -139,7 +139,7 @@ impl Stage {
         judge: impl FnMut(Time, &Frame) -> Verdict + 'static,
     ) -> Self {
         let mut world = exact(entry, n, seed, |_| {});
-        let ear = listen(&mut world, judge);
+        let message_log = listen(&mut world, judge);
         begin(&mut world);
         level(&mut world);
         let controlled = ReplicaId(0);
@@ -147,22 +147,22 @@ impl Stage {
         world.take_control(controlled);
         // Its earlier honest messages arrive.
         go(world.run_for(3 * NEAR_NS), &world);
-        Self { world, ear, controlled }
+        Self { world, message_log, controlled }
     }
 
     pub(crate) fn others(&self) -> Vec<ReplicaId> {
         self.world.replicas().filter(|id| *id != self.controlled).collect()
     }
 
-    pub(crate) fn say(&mut self, to: &[ReplicaId], message: &SyncMessage) {
+    pub(crate) fn send(&mut self, to: &[ReplicaId], message: &SyncMessage) {
         let to = To::Some(to.iter().copied().collect::<ReplicaSet>());
         self.world.send_as(self.controlled, to, message);
     }
 
     /// Returns the last header that was proposed in the first view, with its height and id.
     pub(crate) fn tip(&self) -> (Height, BlockId) {
-        let ear = self.ear.borrow();
-        let last = ear.headers.iter().rfind(|((view, _), _)| *view == View(1));
+        let message_log = self.message_log.borrow();
+        let last = message_log.headers.iter().rfind(|((view, _), _)| *view == View(1));
         last.map(|((_, height), header)| (*height, header.block.id())).unwrap()
     }
 

@@ -14,9 +14,9 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for NothingElse {}
 
 /// A flaw, in replicas that show certificates only to peers that have asked.
 #[derive(Default)]
-pub(crate) struct Unshown<F>(F);
+pub(crate) struct HiddenCertificates<F>(F);
 
-impl<V: Variant, F: Flaw<SyncHotStuff<V>>> Flaw<SyncHotStuff<V>> for Unshown<F> {
+impl<V: Variant, F: Flaw<SyncHotStuff<V>>> Flaw<SyncHotStuff<V>> for HiddenCertificates<F> {
     const ATTACKS: &'static [AttackEntry] = F::ATTACKS;
 
     fn opens(&mut self, me: ReplicaId, past: &mut Past<SyncRecord>) {

@@ -1,7 +1,7 @@
 //! Up to f liars that follow a plan, in a world with planned message delays: for schedules that no random search finds.
 
 use crate::support::{begin, incr, level};
-use crate::sync_stage::{Ear, exact, listen};
+use crate::sync_exact_world::{MessageLog, exact, listen};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Entry, Signed, To};
@@ -20,9 +20,9 @@ pub(crate) type End = (Height, BlockId);
 type Path = (ReplicaId, ReplicaId, Option<Kind>, u64);
 
 /// See the module.
-pub(crate) struct Plot {
+pub(crate) struct PlannedRun {
     pub(crate) world: World,
-    pub(crate) ear: Rc<RefCell<Ear>>,
+    pub(crate) message_log: Rc<RefCell<MessageLog>>,
     pub(crate) liars: Vec<ReplicaId>,
     /// Whether liars answer probes of the guard.
     pub(crate) answers_probes: bool,
@@ -54,13 +54,13 @@ pub(crate) fn answer_probes(world: &mut World, liars: &[ReplicaId]) {
     }
 }
 
-impl Plot {
+impl PlannedRun {
     /// Returns a world with all replicas at one height in the first view and no message on its way. These replicas lie from
     /// now on.
     pub(crate) fn new(entry: &Entry, n: usize, liars: &[u16], change: impl FnOnce(&mut Settings)) -> Self {
-        let mut plot = Self::honest(entry, n, change);
-        plot.corrupt(liars);
-        plot
+        let mut planned = Self::honest(entry, n, change);
+        planned.corrupt(liars);
+        planned
     }
 
     /// Returns the same without liars.
@@ -68,10 +68,10 @@ impl Plot {
         let mut world = exact(entry, n, 23, change);
         let paths: Rc<RefCell<Vec<Path>>> = Rc::default();
         let (shared, near_ns) = (Rc::clone(&paths), world.settings().conditions.delay_ns);
-        let ear = listen(&mut world, move |_, frame| delay(&shared.borrow(), frame, near_ns));
+        let message_log = listen(&mut world, move |_, frame| delay(&shared.borrow(), frame, near_ns));
         begin(&mut world);
         level(&mut world);
-        Self { world, ear, liars: Vec::new(), answers_probes: false, paths }
+        Self { world, message_log, liars: Vec::new(), answers_probes: false, paths }
     }
 
     /// Makes these replicas controlled replicas. Their earlier honest messages arrive, and are committed.
@@ -112,7 +112,7 @@ impl Plot {
         self.world.send_frame_as(ReplicaId(by), To::One(ReplicaId(of)), frame::HOST, question.into());
     }
 
-    pub(crate) fn say(&mut self, by: u16, to: &[u16], message: &SyncMessage) {
+    pub(crate) fn send(&mut self, by: u16, to: &[u16], message: &SyncMessage) {
         let to = To::Some(ids(to).into_iter().collect::<ReplicaSet>());
         self.world.send_as(ReplicaId(by), to, message);
     }
@@ -124,8 +124,8 @@ impl Plot {
 
     /// Returns the last block that was proposed in the first view.
     pub(crate) fn tip(&self) -> End {
-        let ear = self.ear.borrow();
-        let last = ear.headers.iter().rfind(|((view, _), _)| *view == View(1));
+        let message_log = self.message_log.borrow();
+        let last = message_log.headers.iter().rfind(|((view, _), _)| *view == View(1));
         last.map(|((_, height), header)| (*height, header.block.id())).unwrap()
     }
 
@@ -150,20 +150,20 @@ impl Plot {
 
     /// Returns the honest voters for a block in a view.
     pub(crate) fn voters(&self, view: View, (height, id): End) -> Vec<ReplicaId> {
-        let ear = self.ear.borrow();
+        let message_log = self.message_log.borrow();
         let is_for = |message: &SyncMessage| match message {
             SyncMessage::Vote(header) => (header.body.block.view, header.body.block.id()) == (view, id),
             SyncMessage::FirstVote { view: of, height: at, base } => (*of, *at, *base) == (view, height, id),
             _ => false,
         };
-        let said = ear.sent.iter().filter(|sent| is_for(&sent.message)).map(|sent| sent.from);
+        let said = message_log.sent.iter().filter(|sent| is_for(&sent.message)).map(|sent| sent.from);
         let mut voters: Vec<ReplicaId> = said.filter(|by| !self.liars.contains(by)).collect();
         voters.sort_unstable();
         voters.dedup();
         voters
     }
 
-    /// Returns the certificate of the honest votes and those of the liars, if they are enough. Nobody can sign for an honest
+    /// Returns the certificate of the honest votes and those of the liars, if they are enough. No replica can sign for an honest
     /// replica.
     pub(crate) fn certificate(&self, view: View, end: End) -> Option<Certificate> {
         self.certificate_of(view, end, self.world.settings().f + 1)
@@ -188,7 +188,7 @@ impl Plot {
         let block = &header.block;
         let parent = self.certificate(block.view, (block.height.minus(1), block.parent)).unwrap();
         let leader = self.leader(block.view).0;
-        self.say(leader, to, &SyncMessage::Propose { header: header.clone(), parent });
+        self.send(leader, to, &SyncMessage::Propose { header: header.clone(), parent });
     }
 
     /// Sends votes of all liars for it to these replicas.
@@ -202,32 +202,32 @@ impl Plot {
     pub(crate) fn votes(&mut self, liar: u16, to: &[u16], header: &Header) {
         let by = self.leader(header.block.view);
         let signature = self.world.sign(by, &header.statement());
-        self.say(liar, to, &SyncMessage::Vote(Signed { body: header.clone(), by, signature }));
+        self.send(liar, to, &SyncMessage::Vote(Signed { body: header.clone(), by, signature }));
     }
 
     /// Sends this message of all liars.
-    pub(crate) fn liars_say(&mut self, to: &[u16], message: &SyncMessage) {
+    pub(crate) fn liars_send(&mut self, to: &[u16], message: &SyncMessage) {
         for liar in self.liars.clone() {
-            self.say(liar.0, to, message);
+            self.send(liar.0, to, message);
         }
     }
 
     /// Sends an empty answer of a liar with this stage.
     pub(crate) fn answers(&mut self, to: &[u16], stage: RecoveryStage) {
         let answer = Answer::bare(Incarnation::ZERO, stage);
-        self.liars_say(to, &SyncMessage::Answer(Box::new(answer)));
+        self.liars_send(to, &SyncMessage::Answer(Box::new(answer)));
     }
 
     /// Lets a liar lead a view for these replicas. It extends the tip of a lock and proposes so many blocks, each when the
     /// last one is certified, with the votes of all liars. It stops when the honest replicas do not follow.
     pub(crate) fn lead(&mut self, view: View, lock: Lock, to: &[u16], blocks: u64) -> Result<(), Failure> {
         let (leader, base) = (self.leader(view), (lock.tip.statement.height, lock.tip.block()));
-        self.say(leader.0, to, &SyncMessage::NewView { view, lock });
+        self.send(leader.0, to, &SyncMessage::NewView { view, lock });
         self.lead_on(view, base, to, blocks)
     }
 
     fn lead_on(&mut self, view: View, base: End, to: &[u16], blocks: u64) -> Result<(), Failure> {
-        self.liars_say(to, &SyncMessage::FirstVote { view, height: base.0, base: base.1 });
+        self.liars_send(to, &SyncMessage::FirstVote { view, height: base.0, base: base.1 });
         let mut end = base;
         for number in 1..=blocks {
             if !self.certified(view, end)? {
@@ -260,9 +260,9 @@ impl Plot {
         self.paths.borrow_mut().clear();
         self.world.submit(0, &[incr("n")]);
         let is_busy = |world: &World| !(world.all_done() && world.is_level());
-        self.world.run_while("the honest go on", ms(20_000), is_busy)?;
+        self.world.run_while("the honest replicas continue", ms(20_000), is_busy)?;
         self.world.read_back()?;
-        self.world.run_while("the honest are at one height", ms(20_000), is_busy)?;
+        self.world.run_while("the honest replicas are at one height", ms(20_000), is_busy)?;
         self.world.check_settled()
     }
 }

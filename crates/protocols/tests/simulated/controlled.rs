@@ -1,5 +1,5 @@
-//! Replicas that say what a test writes for them: each lie in its worst moment. Safety holds, nobody honest is taken
-//! for a liar (the oracles see to both), and the others go on within the bound of the specification.
+//! Controlled replicas, whose messages a test writes: each lie comes at the worst moment. Safety holds and no honest
+//! replica is accused, as the oracles check. The others continue within the bound of the specification.
 
 use crate::support::{
     VIEW_CHANGE_NS, begin, drop_frames, go, incr, level, put, r, refused, settle_honest, spread_bundle,
@@ -13,7 +13,7 @@ use quorate_sim::{Bytes, ControlledInput, Settings, World, ms, secs};
 use quorate_types::wire::frame;
 use quorate_types::{Block, BlockId, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, View, Wire as _};
 
-/// A world at rest with one controlled replica in it. No checkpoint comes while a test runs.
+/// Returns an idle world with one controlled replica. No checkpoint is due while a test runs.
 fn with_controlled(seed: u64, controlled: ReplicaId, change: impl FnOnce(&mut Settings)) -> World {
     let mut world = world(seed, |settings| {
         settings.checkpoint_every = 64;
@@ -50,9 +50,9 @@ fn pre_prepare(block: &Block) -> PbftMessage {
     PbftMessage::PrePrepare { view: block.view, block: block.clone() }
 }
 
-/// Scenario 4: the leader proposes two blocks for one height, and stands by both of them with COMMITs of its own.
+/// Scenario 4: the leader proposes two blocks for one height, and sends its own COMMIT for each of them.
 #[test]
-fn s04_an_equivocating_leader_with_two_faces() {
+fn s04_leader_that_sends_commits_for_two_blocks_is_replaced() {
     for (seed, one, other) in
         [(300, [1].as_slice(), [2, 3].as_slice()), (301, &[1, 2], &[2, 3]), (302, &[3], &[1])]
     {
@@ -71,7 +71,7 @@ fn s04_an_equivocating_leader_with_two_faces() {
     }
 }
 
-/// What a replica says that has prepared nothing.
+/// Returns the view change of a replica that has prepared nothing.
 fn empty_change(view: View) -> ViewChange {
     ViewChange {
         view,
@@ -87,10 +87,10 @@ fn own_view_change(world: &World, by: ReplicaId, change: ViewChange) -> Signed<V
     Signed { body: change, by, signature }
 }
 
-/// Scenario 6: a VIEW-CHANGE that claims to have prepared, in the highest view, a block that nobody has seen. The new
-/// leader hears it first, waits for one more honest one, and the block is never chosen.
+/// Scenario 6: a VIEW-CHANGE claims that an unknown block has prepared in the highest view. The new leader receives it
+/// first and waits for one more honest view change, and the block is never chosen.
 #[test]
-fn s06_an_invented_entry_chooses_nothing() {
+fn s06_invented_entry_is_never_chosen() {
     for (seed, with_q, heights) in [(310, true, 9..=9), (311, false, 1..=30), (312, true, 1..=128)] {
         let mut world = with_controlled(seed, r(0), |_| {});
         let entries: Vec<BlockClaim> = heights
@@ -110,10 +110,10 @@ fn s06_an_invented_entry_chooses_nothing() {
     }
 }
 
-/// A leader that leaves heights out: what it proposed above them keeps its block, and the next view fills the holes
-/// with nothing. What lies outside of the window is refused.
+/// A leader leaves out heights. A block that it has proposed above them stays at its height, and the next view fills
+/// the gaps with empty blocks. Proposals outside the window are refused.
 #[test]
-fn a_leader_that_skips_heights_is_replaced() {
+fn leader_that_skips_heights_is_replaced() {
     for (seed, skip) in [(330, 1), (331, 5), (332, 40), (333, 1_000)] {
         let mut world = with_controlled(seed, r(0), |_| {});
         let height = world.height().plus(1 + skip);
@@ -131,20 +131,19 @@ fn a_leader_that_skips_heights_is_replaced() {
     }
 }
 
-/// Words of others count for nothing in another's mouth, and own words count once.
-/// Replica 1 hears these kinds of messages from replica 3 alone.
-fn hears_from_replica_3_alone(world: &mut World, kinds: Vec<Kind>) {
+/// Drops messages of these kinds to replica 1 from all replicas but replica 3.
+fn let_replica_3_alone_reach_replica_1(world: &mut World, kinds: Vec<Kind>) {
     drop_frames(world, move |frame| {
         frame.to == r(1) && frame.from != r(3) && kinds.contains(&frame.content.kind)
     });
 }
 
 #[test]
-fn votes_in_the_name_of_others_count_for_nothing() {
+fn votes_in_the_name_of_others_do_not_count() {
     for (seed, kind) in [(340, PREPARE), (341, COMMIT)] {
         let mut world = with_controlled(seed, r(3), |_| {});
         let before = world.height();
-        hears_from_replica_3_alone(&mut world, vec![PREPARE, COMMIT, Kind::new("host.decided")]);
+        let_replica_3_alone_reach_replica_1(&mut world, vec![PREPARE, COMMIT, Kind::new("host.decided")]);
         let ids = world.submit(0, &[incr("n")]);
         let mut said = 0;
         for _ in 0..600 {
@@ -153,7 +152,7 @@ fn votes_in_the_name_of_others_count_for_nothing() {
                 let ControlledInput::Frame { body, content, frame_type: frame::PROTOCOL, .. } = heard else {
                     continue;
                 };
-                // What the others say, again and again, as if it were the controlled replica's.
+                // The messages of the others are sent again and again as if they were the controlled replica's.
                 if content.kind == PREPARE || content.kind == kind {
                     said += 1;
                     for _ in 0..5 {
@@ -170,12 +169,12 @@ fn votes_in_the_name_of_others_count_for_nothing() {
     }
 }
 
-/// A backup that votes for two blocks, again and again, and to the same replica: its first vote counts, and no other.
+/// A backup votes for two blocks, again and again, and to the same replica. Its first vote counts, and no other.
 #[test]
-fn of_two_votes_the_first_one_counts() {
+fn first_of_two_votes_counts() {
     let mut world = with_controlled(343, r(3), |_| {});
     let before = world.height();
-    hears_from_replica_3_alone(&mut world, vec![COMMIT, Kind::new("host.decided")]);
+    let_replica_3_alone_reach_replica_1(&mut world, vec![COMMIT, Kind::new("host.decided")]);
     let ids = world.submit(0, &[incr("n")]);
     let mut said = 0;
     for _ in 0..600 {
@@ -194,14 +193,14 @@ fn of_two_votes_the_first_one_counts() {
     assert_eq!(
         world.executed(r(1)),
         before,
-        "its own COMMIT, and none of a liar that stands by another block"
+        "its own COMMIT, and none of a replica that has voted for another block"
     );
     wait_for(&mut world, &ids, secs(1));
     world.unhook();
     settle_honest(&mut world);
 }
 
-/// Signed words of others cannot be made up: neither directly nor inside of evidence.
+/// No replica can invent signed messages of others, neither directly nor inside evidence.
 #[test]
 fn view_changes_in_the_name_of_others_are_refused() {
     let mut world = with_controlled(345, r(3), |_| {});
@@ -210,7 +209,7 @@ fn view_changes_in_the_name_of_others_are_refused() {
     let proof = EntryProof::ViewChanges(vec![forged(0), forged(1), forged(2)]);
     let lies = [
         world.seal(r(3), &PbftMessage::Entry { view: View(1), proof }),
-        // Replica 2's own signature, on the controlled replica's link.
+        // It has replica 2's own signature, and arrives on the controlled replica's link.
         world.seal(r(2), &PbftMessage::ViewChange(Box::new(change))),
     ];
     for lie in lies {
@@ -225,9 +224,9 @@ fn view_changes_in_the_name_of_others_are_refused() {
     settle_honest(&mut world);
 }
 
-/// One replica that suspects, takes it back and suspects again, of every view, thousands of times: nothing comes of it.
+/// One replica suspects, withdraws and suspects again, in every view, thousands of times. No leader is replaced.
 #[test]
-fn suspicions_of_one_replica_replace_nobody() {
+fn suspicions_of_one_replica_replace_no_leader() {
     let mut world = with_controlled(350, r(3), |_| {});
     for round in 0..300u64 {
         for on in [true, false, true] {
@@ -244,9 +243,9 @@ fn suspicions_of_one_replica_replace_nobody() {
     settle_honest(&mut world);
 }
 
-/// One replica that leaves for ever higher views: nobody follows, and nothing is kept of it but two messages.
+/// One replica leaves for ever higher views. No replica follows, and only two of its messages are kept.
 #[test]
-fn view_changes_of_one_replica_move_nobody() {
+fn view_changes_of_one_replica_move_no_other() {
     let mut world = with_controlled(355, r(2), |_| {});
     for round in 1..400u64 {
         let change = empty_change(if round % 2 == 0 { View(round) } else { View(u64::MAX - round) });
@@ -259,7 +258,7 @@ fn view_changes_of_one_replica_move_nobody() {
     settle_honest(&mut world);
 }
 
-/// Whatever bytes a replica sends: they are refused and counted, and the others go on.
+/// Garbage of any kind from one replica is refused and counted, and the others continue.
 #[test]
 fn garbage_of_one_replica_is_refused() {
     let mut world = with_controlled(360, r(1), |_| {});
@@ -268,7 +267,7 @@ fn garbage_of_one_replica_is_refused() {
         let length = rng.index(300);
         let mut body: Vec<u8> = (0..length).map(|_| rng.next_u64() as u8).collect();
         if let Some(first) = body.first_mut().filter(|_| round % 2 == 0) {
-            *first %= 9; // The tag of a message that there is.
+            *first %= 9; // The tag of an existing message.
         }
         let types = [frame::PROTOCOL, frame::HOST, frame::BUNDLE, frame::PAYLOAD];
         let frame_type = *rng.pick(&types).unwrap();
@@ -281,9 +280,9 @@ fn garbage_of_one_replica_is_refused() {
     settle_honest(&mut world);
 }
 
-/// What a controlled replica hears is what its seat would have heard: proposals, votes, clients.
+/// A controlled replica receives what the replica in its slot would receive: proposals, votes, and messages of clients.
 #[test]
-fn a_puppet_hears_everything_and_says_nothing() {
+fn controlled_replica_receives_all_messages_and_sends_none() {
     let mut world = with_controlled(365, r(3), |_| {});
     let ids = world.submit(0, &[incr("n")]);
     wait_for(&mut world, &ids, secs(1));
@@ -294,7 +293,7 @@ fn a_puppet_hears_everything_and_says_nothing() {
             .any(|heard| matches!(heard, ControlledInput::Frame { content, .. } if content.kind == kind))
     };
     assert!(has(PRE_PREPARE) && has(PREPARE) && has(COMMIT));
-    assert_eq!(world.executed(r(3)).next(), world.height(), "its replica heard nothing of it");
-    assert!(world.received(r(3)).is_empty(), "each is heard once");
+    assert_eq!(world.executed(r(3)).next(), world.height(), "the replica itself received none of them");
+    assert!(world.received(r(3)).is_empty(), "each message is returned once");
     settle_honest(&mut world);
 }

@@ -1,23 +1,14 @@
-//! Applications that are not deterministic and clocks that are wrong: replicas know of it, and can say whose fault it is.
+//! Applications that are not deterministic, and wrong clocks. Replicas report both, and name the replica at fault.
 
-use crate::support::{ask, begin, go, put, r, short_window, world_of};
+use crate::support::{ask, begin, go, put, r, restart, short_window, world_of};
 use quorate_protocols::find;
-use quorate_sim::{OpId, Oracle, Plan, Quorum, Survives, World, ms, secs};
-use quorate_types::{Height, ReplicaId};
+use quorate_sim::{OpId, Oracle, Plan, Quorum, World, ms};
+use quorate_types::Height;
 
 const YEAR_NS: i64 = 365 * 86_400 * 1_000_000_000;
 
-/// Stops a replica, lets `change` happen to it, and starts it again.
-fn restart(world: &mut World, id: ReplicaId, change: impl FnOnce(&mut World)) {
-    world.crash(id, Survives::Everything);
-    go(world.run_for(ms(100)), world);
-    change(world);
-    world.start(id).unwrap();
-    go(world.run_for(secs(1)), world);
-}
-
-/// A world in which those replicas each leave out an operation of their own, after it was decided. Checkpoints come every 4
-/// heights.
+/// Returns a world in which each of these replicas leaves out an operation of its own after it was decided. Checkpoints
+/// come every 4 heights.
 fn astray(protocol: &str, who: &[u16]) -> World {
     let mut world = world_of(find(protocol).unwrap(), 90, short_window);
     let noticed = [Oracle::Agreement, Oracle::Stopped, Oracle::Liveness, Oracle::Results, Oracle::Durability];
@@ -29,7 +20,7 @@ fn astray(protocol: &str, who: &[u16]) -> World {
     for (id, op) in who.iter().zip(next..) {
         restart(&mut world, r(*id), |world| world.skip_operation(r(*id), OpId(op)));
     }
-    // One bundle: no checkpoint comes between them.
+    // All operations are in one bundle, so no checkpoint comes between them.
     let puts: Vec<_> = ["a", "b"].iter().zip(who).map(|(key, _)| put(key, 1)).collect();
     world.submit(0, &puts);
     for round in 0..12 {
@@ -39,15 +30,17 @@ fn astray(protocol: &str, who: &[u16]) -> World {
     world
 }
 
-/// At the first checkpoint after that all of them know, with each state's signers; and nothing is stable there.
+/// At the first later checkpoint all replicas know the different states and the signers of each. The checkpoint does
+/// not become stable.
 #[test]
-fn states_without_a_quorum_are_known_at_the_first_checkpoint_where_they_differ() {
+fn states_without_a_quorum_are_reported_at_the_first_differing_checkpoint() {
     for protocol in ["pbft", "pbft-signed", "hotstuff", "jolteon"] {
         let world = astray(protocol, &[1, 2]);
         let stable = world.status(r(0)).unwrap().stable;
         for id in world.replicas() {
             let differing = world.differing(id);
-            let first = differing.first().unwrap_or_else(|| panic!("{protocol}: replica {id} knows nothing"));
+            let first =
+                differing.first().unwrap_or_else(|| panic!("{protocol}: replica {id} reports no states"));
             assert_eq!(first.quorum, Quorum::Never, "{protocol}: {first}");
             assert!(first.height > stable && first.height.since(stable) <= 4, "{protocol}: {first}");
             let states = first.states.iter().map(|(checkpoint, _)| checkpoint.state);
@@ -62,9 +55,9 @@ fn states_without_a_quorum_are_known_at_the_first_checkpoint_where_they_differ()
     }
 }
 
-/// One that differs from a quorum stops, and the others know who it was.
+/// A replica whose state differs from a quorum's stops, and the others name it.
 #[test]
-fn a_replica_whose_state_went_astray_is_named_by_the_others() {
+fn replica_with_a_different_state_is_named_by_the_others() {
     for protocol in ["pbft", "hotstuff", "jolteon", "sync-hotstuff"] {
         let world = astray(protocol, &[2]);
         for id in world.replicas().filter(|id| *id != r(2)) {
@@ -78,15 +71,15 @@ fn a_replica_whose_state_went_astray_is_named_by_the_others() {
 }
 
 #[test]
-fn equal_states_are_no_news() {
+fn equal_states_are_not_reported() {
     let world = astray("pbft", &[]);
     assert!(world.status(r(0)).unwrap().stable > Height::ZERO);
     assert!(world.replicas().all(|id| world.differing(id).is_empty()));
 }
 
-/// The time of a block is its leader's clock, and the application's never goes back: both can be seen at every replica.
+/// The time of a block is its leader's clock, and the application's time never decreases. Every replica shows both.
 #[test]
-fn a_clock_that_was_ahead_stays_with_the_application() {
+fn application_time_keeps_the_lead_of_a_clock_that_was_ahead() {
     let mut world = world_of(find("pbft").unwrap(), 91, |_| {});
     world.plan(world.now(), Plan::WallClock(r(0), 10 * YEAR_NS));
     restart(&mut world, r(0), |_| {});
@@ -95,7 +88,7 @@ fn a_clock_that_was_ahead_stays_with_the_application() {
     let ahead = |ns: u64, world: &World| ns > world.wall_ns() + 9 * YEAR_NS as u64;
     let stamp = *world.stamps(r(3)).iter().find(|stamp| stamp.proposer == r(0)).unwrap();
     assert!(ahead(stamp.block_ns, &world) && ahead(stamp.application_ns, &world));
-    // It is repaired.
+    // The clock is repaired.
     world.plan(world.now(), Plan::WallClock(r(0), 0));
     restart(&mut world, r(0), |_| {});
     ask(&mut world, 0, put("k", 2));
