@@ -3,10 +3,10 @@
 //! ```text
 //! cargo run --release -p quorate-lab --example service_lab -- sim
 //! cargo run --release -p quorate-lab --example service_lab -- torture --minutes 1
-//! cargo run --release -p quorate-lab --example service_lab -- load --cluster /tmp/locks     # while `up` runs there
+//! cargo run --release -p quorate-lab --example service_lab -- load --cluster /tmp/locks     # while `up` runs on this folder
 //! ```
 
-#[allow(dead_code, unreachable_pub, reason = "its `main` is that of another example")]
+#[allow(dead_code, unreachable_pub, reason = "the `main` of another example is unused")]
 #[path = "application.rs"]
 mod application;
 
@@ -15,6 +15,8 @@ use quorate_lab::ServiceLoad;
 use quorate_node::Service;
 use quorate_types::rng::Rng;
 
+/// Random calls of the lock service.
+#[derive(Debug)]
 struct LockCalls;
 
 impl ServiceLoad for LockCalls {

@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-/// Writes a history to a new file, or over the old one.
+/// Writes a history to a file, which is created or replaced.
 ///
 /// # Errors
-/// When the system refuses.
+/// Fails when the system refuses.
 pub fn save(history: &History, file: &Path) -> Result<(), Failure> {
     let write = || {
         let mut out = BufWriter::new(File::create(file)?);

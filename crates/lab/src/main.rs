@@ -22,7 +22,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show a cluster under load whose leader is killed and started again, and report the result
+    /// Run a cluster under load, kill its leader and start it again, and report the result
     Demo(demo::DemoArgs),
     #[command(flatten)]
     Service(program::Command),
@@ -34,9 +34,9 @@ enum Command {
     Judge(judge::Args),
     /// Measure the speed of this machine
     Machine(machine::Args),
-    /// Run a protocol in the simulator, under random faults that a seed decides
+    /// Run a protocol in the simulator under random faults that a seed decides
     Sim(sim::Args),
-    /// Examine a protocol: all scenarios, several sizes, many seeds; long exams continue where they stopped
+    /// Examine a protocol: all scenarios, several sizes, many seeds; long exams can be resumed
     Exam(exam::Args),
     /// Run a protocol in the simulator under systematic attacks by twins
     Twins(twins::Args),

@@ -1,7 +1,7 @@
-//! The `main` of a program that serves an application of its own, and tests it.
+//! The `main` of a program that serves and tests an application of its own.
 
 use crate::commands::{load, service_sim, torture};
-use crate::service_load::{ServiceLoad, ServiceMix};
+use crate::service_load::ServiceLoad;
 use clap::{Parser, Subcommand};
 use quorate_node::service::Service;
 use quorate_node::{exit, program};
@@ -27,15 +27,14 @@ enum Command {
     Sim(service_sim::Args),
 }
 
-/// Reads the command line and runs the command, for a program that serves `service`. Beside the commands of
-/// [`quorate_node::main`] it has `load`, `torture` and `sim`, whose operations come from `load`.
+/// Reads the command line and runs the command of a program that serves `service`. The program has the commands of
+/// [`quorate_node::main`], and `load`, `torture` and `sim`, whose operations come from `load`.
 #[must_use]
 pub fn main(service: Service, load: &'static dyn ServiceLoad) -> ExitCode {
-    let mix = ServiceMix(load);
     exit::main(|cli: Cli| match cli.command {
         Command::Node(command) => command.run(service),
-        Command::Load(args) => load::run_service(&args, service, mix),
-        Command::Torture(args) => torture::run_service(&args, service, mix),
-        Command::Sim(args) => service_sim::run(&args, service, mix),
+        Command::Load(args) => load::run_service(&args, service, load),
+        Command::Torture(args) => torture::run_service(&args, service, load),
+        Command::Sim(args) => service_sim::run(&args, service, load),
     })
 }

@@ -1,15 +1,15 @@
-//! A service of one's own inside the simulator, with an oracle for determinism.
+//! Any service inside the simulator, with an oracle for determinism.
 //!
-//! Each simulated replica runs two fresh instances of the service beside the simulator's own store. Every operation of the
-//! simulator's clients brings one operation of the service with it, which a seed decides. So the service goes through the
-//! blocks, crashes, snapshots and restarts that the replicas go through. The oracle reports:
+//! Each simulated replica runs two fresh instances of the service, in addition to the simulator's own store. Each operation
+//! of the simulator's clients comes with one operation of the service, which a seed decides. The service thus meets the same
+//! blocks, crashes, snapshots and restarts as the replicas. The oracle reports:
 //!
-//! * replies or digests of the two instances that differ;
-//! * a snapshot that is not restored to the same digest; a restored instance then takes the place of the second one;
-//! * a query that changes the state, or that appends more than it may;
-//! * states of replicas that differ at a checkpoint, and everything else that the simulator's oracles find.
+//! * different replies or digests of the two instances;
+//! * a restored snapshot with another digest; otherwise the restored instance replaces the second one;
+//! * a query that changes the state, or that appends more bytes than it has room for;
+//! * different states of replicas at a checkpoint, and all findings of the simulator's oracles.
 
-use crate::service_load::ServiceMix;
+use crate::service_load::ServiceLoad;
 use quorate_app::{Application, At, RestoreError, Snapshot};
 use quorate_consensus::Entry;
 use quorate_node::service::Service;
@@ -24,14 +24,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const CRASHES: u64 = 4;
 /// Operations of each client.
 const OPERATIONS: u32 = 80;
-/// Bytes of the header of a snapshot in front of the two inner headers.
+/// Bytes of a snapshot's header before the two inner headers.
 const LENGTHS_BYTES: usize = 8;
 
 static STATE: Context = Context::new("quorate service in the simulator v1");
 
 /// Work of the service in a run, over all replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct ServiceWork {
     /// Operations applied.
     pub operations: u64,
     /// Snapshots that were restored and compared.
@@ -40,8 +40,8 @@ pub struct Tally {
     pub restarts: u64,
 }
 
-impl Tally {
-    /// Adds another run's.
+impl ServiceWork {
+    /// Adds the work of another run.
     pub fn add(&mut self, other: Self) {
         self.operations = self.operations.saturating_add(other.operations);
         self.snapshots = self.snapshots.saturating_add(other.snapshots);
@@ -51,21 +51,21 @@ impl Tally {
 
 /// The work of all replicas of a run, and the first finding.
 #[derive(Default, Debug)]
-struct Notes {
-    tally: Tally,
+struct RunFindings {
+    work: ServiceWork,
     finding: Option<String>,
 }
 
 #[derive(Clone, Default, Debug)]
-struct Notebook(Arc<Mutex<Notes>>);
+struct SharedFindings(Arc<Mutex<RunFindings>>);
 
-impl Notebook {
-    fn open(&self) -> MutexGuard<'_, Notes> {
+impl SharedFindings {
+    fn lock(&self) -> MutexGuard<'_, RunFindings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, text: String) {
-        self.open().finding.get_or_insert(text);
+        self.lock().finding.get_or_insert(text);
     }
 
     fn expect_equal<T: PartialEq>(&self, one: &T, other: &T, difference: impl FnOnce() -> String) {
@@ -78,35 +78,40 @@ impl Notebook {
 /// Runs the service inside simulated replicas of a protocol, as a seed decides.
 ///
 /// # Errors
-/// The first finding.
-pub fn run(entry: &Entry, service: Service, mix: ServiceMix, seed: u64) -> Result<Tally, String> {
-    let notes = Notebook::default();
+/// Fails with the first finding.
+pub fn run(
+    entry: &Entry,
+    service: Service,
+    load: &'static dyn ServiceLoad,
+    seed: u64,
+) -> Result<ServiceWork, String> {
+    let findings = SharedFindings::default();
     let mut settings = Settings::new(entry, seed);
     // Many checkpoints and snapshots in a short run.
     (settings.checkpoint_every, settings.window) = (4, 8);
     settings.storage.snapshot_every_bytes = 12 << 10;
-    let notebook = notes.clone();
+    let shared = findings.clone();
     settings.companion = Some(Companion(Arc::new(move |store| {
         Box::new(Observed {
             store,
             service,
-            mix,
+            load,
             seed,
             first: service.open(),
             second: service.open(),
-            notes: notebook.clone(),
+            findings: shared.clone(),
         })
     })));
     let mut world = World::new(settings).map_err(|error| error.to_string())?;
     let ran = drive(&mut world, entry, seed).map_err(|failure| failure.to_string());
-    let notes = notes.open();
-    match &notes.finding {
+    let findings = findings.lock();
+    match &findings.finding {
         Some(finding) => Err(finding.clone()),
-        None => ran.map(|()| notes.tally),
+        None => ran.map(|()| findings.work),
     }
 }
 
-/// Load, and crashes of one replica after the other.
+/// Offers load and crashes one replica after the other.
 fn drive(world: &mut World, entry: &Entry, seed: u64) -> Result<(), quorate_sim::Failure> {
     let mut rng = Rng::new(seed ^ 0x5e41_1ce5);
     world.load_all(Workload {
@@ -119,7 +124,7 @@ fn drive(world: &mut World, entry: &Entry, seed: u64) -> Result<(), quorate_sim:
     let replicas: Vec<ReplicaId> = world.replicas().collect();
     for _ in 0..CRASHES {
         world.run_for(ms(rng.between(100, 600)))?;
-        // A leader that cannot be replaced has to stay.
+        // A leader without replacement must keep running.
         let first = usize::from(!entry.spec.replaces_leader);
         let Some(id) = rng.pick(replicas.get(first..).unwrap_or_default()).copied() else { break };
         world.crash(id, Survives::Everything);
@@ -131,34 +136,34 @@ fn drive(world: &mut World, entry: &Entry, seed: u64) -> Result<(), quorate_sim:
     world.run_for(secs(2))
 }
 
-/// The simulator's store with two instances of the service beside it.
+/// The simulator's store with two instances of the service.
 struct Observed {
     store: Box<dyn Application>,
     service: Service,
-    mix: ServiceMix,
+    load: &'static dyn ServiceLoad,
     seed: u64,
     first: Box<dyn Application>,
     second: Box<dyn Application>,
-    notes: Notebook,
+    findings: SharedFindings,
 }
 
 impl Observed {
-    /// The operation of the service that comes with one of the simulator; the number of the latter decides it.
+    /// Returns the operation of the service for an operation of the simulator, whose number decides it.
     fn operation(&self, op: &[u8]) -> Option<Vec<u8>> {
         let number = u64::from_le_bytes(*op.first_chunk()?);
         let mut rng = Rng::new(self.seed.rotate_left(32) ^ number);
         let mut operation = Vec::new();
-        self.mix.0.next(&mut rng, &mut operation);
+        self.load.next(&mut rng, &mut operation);
         Some(operation)
     }
 
     fn apply_both(&mut self, at: &At, operation: &[u8]) {
-        self.notes.open().tally.operations += 1;
+        self.findings.lock().work.operations += 1;
         let (mut one, mut other) = (Vec::new(), Vec::new());
         self.first.apply(at, operation, &mut one);
         self.second.apply(at, operation, &mut other);
         let place = || format!("operation {} at height {}", shown(operation), at.height);
-        self.notes.expect_equal(&one, &other, || {
+        self.findings.expect_equal(&one, &other, || {
             format!(
                 "two instances with the same inputs give different replies to {}: {} and {}",
                 place(),
@@ -169,46 +174,46 @@ impl Observed {
         self.query_both(at.room, operation, &place);
     }
 
-    /// A query may change nothing, so it may be made at any time.
+    /// Runs a query on both instances. A query must not change the state, so it may run at any time.
     fn query_both(&mut self, room: usize, operation: &[u8], place: &dyn Fn() -> String) {
         let before = self.first.digest();
         let (mut one, mut other) = (Vec::new(), Vec::new());
         self.first.query(operation, room, &mut one);
         self.second.query(operation, room, &mut other);
-        self.notes.expect_equal(&one, &other, || {
+        self.findings.expect_equal(&one, &other, || {
             format!("two instances with the same inputs answer the query {} differently", place())
         });
         if one.len() > room {
-            self.notes.find(format!(
-                "the query {} appends {} bytes; it has room for {room}",
+            self.findings.find(format!(
+                "the query {} appends {} bytes; there is room for {room}",
                 place(),
                 one.len()
             ));
         }
-        self.notes.expect_equal(&before, &self.first.digest(), || {
+        self.findings.expect_equal(&before, &self.first.digest(), || {
             format!("the query {} changes the state", place())
         });
     }
 
     fn digest_of_both(&mut self) -> Digest {
         let (one, other) = (self.first.digest(), self.second.digest());
-        self.notes.expect_equal(&one, &other, || {
+        self.findings.expect_equal(&one, &other, || {
             format!("two instances with the same inputs have different digests: {one} and {other}")
         });
         one
     }
 
-    /// Restores a snapshot into a fresh instance, which takes the place of the second one.
+    /// Restores a snapshot into a fresh instance, which replaces the second instance.
     fn compare_restored(&mut self, snapshot: &Snapshot, digest: Digest) {
         let mut fresh = self.service.open();
         match fresh.restore(snapshot.header(), &mut snapshot.chunks()) {
-            Err(error) => self.notes.find(format!("a snapshot cannot be restored: {error}")),
+            Err(error) => self.findings.find(format!("a snapshot cannot be restored: {error}")),
             Ok(()) => {
                 let restored = fresh.digest();
-                self.notes.expect_equal(&restored, &digest, || {
-                    format!("a restored snapshot has digest {restored}; the state that it was taken of has {digest}")
+                self.findings.expect_equal(&restored, &digest, || {
+                    format!("a restored snapshot has digest {restored}; the original state has {digest}")
                 });
-                self.notes.open().tally.snapshots += 1;
+                self.findings.lock().work.snapshots += 1;
                 self.second = fresh;
             }
         }
@@ -277,12 +282,12 @@ impl Application for Observed {
             fresh.restore(own, &mut rest.iter().cloned())?;
             *instance = fresh;
         }
-        self.notes.open().tally.restarts += 1;
+        self.findings.lock().work.restarts += 1;
         Ok(())
     }
 }
 
-/// Bytes as text where they are text, else as hexadecimal digits.
+/// Shows bytes as text if they are valid text, else as hexadecimal digits.
 fn shown(bytes: &[u8]) -> Box<dyn Display + '_> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Box::new(text.escape_debug()),
@@ -296,6 +301,7 @@ mod tests {
     use quorate_app::{BucketMap, MapApplication, OnMap};
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    #[derive(Debug)]
     struct Names;
 
     impl crate::ServiceLoad for Names {
@@ -307,11 +313,11 @@ mod tests {
         }
     }
 
-    fn findings<A: Application + Default + 'static>(seed: u64) -> Result<Tally, String> {
-        run(quorate_protocols::find("pbft").unwrap(), Service::of::<A>(), ServiceMix(&Names), seed)
+    fn findings<A: Application + Default + 'static>(seed: u64) -> Result<ServiceWork, String> {
+        run(quorate_protocols::find("pbft").unwrap(), Service::of::<A>(), &Names, seed)
     }
 
-    /// Counts each name.
+    /// A service that counts each name.
     struct Counts;
 
     impl MapApplication for Counts {
@@ -330,13 +336,13 @@ mod tests {
     #[test]
     fn deterministic_service_passes_and_is_restored() {
         for seed in 0..2 {
-            let tally = findings::<OnMap<Counts>>(seed).unwrap();
-            assert!(tally.operations > 1_000 && tally.snapshots > 8 && tally.restarts > 0, "{tally:?}");
-            assert_eq!(findings::<OnMap<Counts>>(seed), Ok(tally), "a seed is a run");
+            let work = findings::<OnMap<Counts>>(seed).unwrap();
+            assert!(work.operations > 1_000 && work.snapshots > 8 && work.restarts > 0, "{work:?}");
+            assert_eq!(findings::<OnMap<Counts>>(seed), Ok(work), "a seed is a run");
         }
     }
 
-    /// A number that each instance takes from the process.
+    /// A service whose instances use a counter of the process.
     struct Drawn;
 
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -351,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn state_from_outside_is_found_by_the_digests() {
+    fn state_from_outside_changes_the_digests() {
         let finding = findings::<OnMap<Drawn>>(1).unwrap_err();
         assert!(
             finding.starts_with("two instances with the same inputs have different digests"),
@@ -359,10 +365,10 @@ mod tests {
         );
     }
 
-    struct Told;
+    struct Numbered;
 
-    impl MapApplication for Told {
-        const NAME: &'static str = "told";
+    impl MapApplication for Numbered {
+        const NAME: &'static str = "numbered";
         const VERSION: u32 = 1;
         fn apply(_: &mut BucketMap, _: &At, _: &[u8], reply: &mut Vec<u8>) {
             reply.extend_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
@@ -372,11 +378,11 @@ mod tests {
 
     #[test]
     fn replies_from_outside_are_found() {
-        let finding = findings::<OnMap<Told>>(1).unwrap_err();
+        let finding = findings::<OnMap<Numbered>>(1).unwrap_err();
         assert!(finding.contains("different replies to operation name "), "{finding}");
     }
 
-    /// Its snapshot leaves the last name out.
+    /// A service whose snapshot omits the last name.
     #[derive(Default)]
     struct Forgetful {
         map: OnMap<Counts>,
@@ -418,7 +424,7 @@ mod tests {
         assert!(finding.starts_with("a restored snapshot has digest "), "{finding}");
     }
 
-    /// Answers a query with more than it has room for.
+    /// A service whose queries answer with more bytes than there is room for.
     struct Long;
 
     impl MapApplication for Long {
@@ -433,6 +439,6 @@ mod tests {
     #[test]
     fn query_without_regard_to_room_is_found() {
         let finding = findings::<OnMap<Long>>(1).unwrap_err();
-        assert!(finding.contains("it has room for"), "{finding}");
+        assert!(finding.contains("there is room for"), "{finding}");
     }
 }

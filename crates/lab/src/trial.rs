@@ -1,11 +1,8 @@
-//! A trial: a cluster of processes, load from real clients over real sockets, faults at chosen moments, and a
-//! verdict over what clients were told and what a fresh one reads afterwards. `quorate demo` is one, the kill tests
-//! are others, and `quorate torture` is a row of them against one cluster.
+//! A trial: a cluster of processes, load from real clients over real sockets, faults at chosen times, and a verdict on the
+//! answers of clients and on the reads of a fresh client afterwards. `quorate demo` is a trial, and so are the kill tests.
+//! `quorate torture` repeats a trial's stretch of load against one cluster.
 
-use crate::load::{
-    Generator, LoadOptions, Mix, Next, Pace, Progress, Summary, Verdict, Watch, judge, judge_alone,
-};
-use crate::service_load::ServiceMix;
+use crate::load::{Generator, LoadOptions, LoadSummary, Next, Progress, Verdict, Watch, judge, judge_alone};
 use quorate_app::{KvOp, KvResult};
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::cluster::LinkMode;
@@ -27,34 +24,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time in which replicas have to reach one height after the load has ended.
-const MEET_PATIENCE: Duration = Duration::from_secs(20);
+/// Time in which replicas have to reach one height after the end of the load.
+const HEIGHT_PATIENCE: Duration = Duration::from_secs(20);
+/// Time in which each request of the fresh client has to be answered. A silent leader delays it by several views.
+const READ_PATIENCE: Duration = Duration::from_secs(90);
 /// Time in which a replica has to report its status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
-/// Operations of one client until it uses a key again: mostly more than it has in flight.
-const SPREAD: u64 = 512;
 
-/// Something that is done to the cluster while load runs.
+/// An act on the cluster while load runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// SIGKILL.
+    /// Kills a replica: SIGKILL.
     Kill(ReplicaId),
-    /// Start again, on the same folder.
+    /// Starts a replica again, on the same folder.
     Start(ReplicaId),
-    /// SIGKILL to all, as near to the same moment as can be, and a cold start of all. The machine lives on, and with it
-    /// what the operating system had not written yet.
+    /// Kills all replicas at nearly the same time, and starts all of them. The machine keeps running, and with it the data
+    /// that the operating system has not written yet.
     KillAll,
-    /// SIGSTOP: it is there and does nothing.
+    /// Pauses a replica: SIGSTOP.
     Pause(ReplicaId),
-    /// SIGCONT.
+    /// Resumes a replica: SIGCONT.
     Resume(ReplicaId),
 }
 
 impl Act {
-    /// Does it.
+    /// Performs the act.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn run(self, nodes: &mut Processes) -> Result<(), Failure> {
         match self {
             Self::Kill(id) => nodes.kill(id),
@@ -69,88 +66,47 @@ impl Act {
     }
 }
 
-/// The requests of a trial.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Requests {
-    /// Operations of the key-value store that are judged.
-    Judged {
-        /// Keys that clients share; half of all operations are on them. 0: there are none.
-        shared: u64,
-        /// Bytes of one put.
-        request_bytes: usize,
-    },
-    /// Operations of a service of its own. No history is judged, because the service's rules are not known here: errors,
-    /// missing answers and differing states are found all the same.
-    Service(ServiceMix),
-}
-
-impl Requests {
-    fn mix(self) -> Mix {
-        match self {
-            // The cluster belongs to the trial alone, and the values of its keys are known.
-            Self::Judged { shared, request_bytes } => {
-                Mix::Judged { prefix: String::new(), spread: SPREAD, shared, request_bytes }
-            }
-            Self::Service(mix) => Mix::Service(mix),
-        }
-    }
-
-    fn are_judged(self) -> bool {
-        matches!(self, Self::Judged { .. })
-    }
-}
-
-/// The course of a trial.
+/// The plan of a trial.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// Load after the sessions are open.
-    pub seconds: Duration,
-    /// Clients.
-    pub clients: usize,
-    /// The way in which load is offered.
-    pub pace: Pace,
-    /// Requests in a bundle; `None`: whatever waits.
-    pub bundle: Option<u32>,
-    /// The requests.
-    pub requests: Requests,
-    /// Decides keys and operations.
-    pub seed: u64,
-    /// The acts, each with its time after the load has begun.
+pub struct TrialPlan {
+    /// The load.
+    pub load: LoadOptions,
+    /// The acts, each with its time after the beginning of the load.
     pub acts: Vec<(Duration, Act)>,
+}
+
+impl TrialPlan {
+    /// Whether the acts leave a replica killed at the end.
+    fn leaves_killed(&self, id: ReplicaId) -> bool {
+        let on_it = |act: &&Act| [Act::Kill(id), Act::Start(id), Act::KillAll].contains(act);
+        self.acts.iter().map(|(_, act)| act).rfind(on_it) == Some(&Act::Kill(id))
+    }
 }
 
 /// The result of a trial.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// Figures of the load.
-    pub summary: Summary,
-    /// The verdict, with what a fresh client has read.
+    pub summary: LoadSummary,
+    /// The verdict, which includes the reads of a fresh client.
     pub verdict: Verdict,
-    /// State digest of each replica that ran when it began, by id; empty where one gave none.
-    pub digests: Vec<String>,
-    /// Last height that each of them has executed.
-    pub executed: Vec<u64>,
+    /// The states of the replicas at the end.
+    pub states: FinalStates,
 }
 
-impl Outcome {
-    /// Whether all replicas hold the same state.
-    #[must_use]
-    pub fn is_equal(&self) -> bool {
-        are_equal(&self.digests)
-    }
-
-    /// Whether nothing was lost, doubled or left without an answer, and all replicas agree.
+impl TrialOutcome {
+    /// Whether no request was lost, doubled or left without an answer, and all replicas agree.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.verdict.is_clean()
-            && self.is_equal()
+            && self.states.are_equal()
             && self.summary.counts.errors == 0
             && self.summary.counts.acknowledged > 0
     }
 
     /// Describes the result on one line.
     #[must_use]
-    pub fn complaint(&self) -> String {
+    pub fn describe(&self) -> String {
         let verdict = &self.verdict;
         format!(
             "lost {}, executed twice {}, wrong {}, keys not linearizable {}, keys too hard to judge {}, \
@@ -161,110 +117,86 @@ impl Outcome {
             verdict.illegal,
             verdict.undecided,
             self.summary.counts.errors_by_kind,
-            if self.is_equal() { "equal" } else { "differ" },
+            if self.states.are_equal() { "equal" } else { "differ" },
             verdict.findings.join("; ")
         )
     }
 }
 
-/// Whether these digests are known and all the same.
-pub(crate) fn are_equal(digests: &[String]) -> bool {
-    let first = digests.first().filter(|digest| !digest.is_empty());
-    first.is_some_and(|first| digests.iter().all(|digest| digest == first))
+/// The states of replicas at the end of a trial, by id.
+#[derive(Clone, Debug)]
+pub struct FinalStates {
+    /// State digests; empty for a replica that reported none.
+    pub digests: Vec<String>,
+    /// The last height that each replica has executed.
+    pub executed: Vec<u64>,
 }
 
-/// Does the acts when their time has come, and passes progress on.
-struct Director<'a> {
-    nodes: &'a mut Processes,
-    acts: Vec<(Duration, Act)>,
-    tell: &'a mut dyn FnMut(&Progress, Option<Act>),
-    failed: Option<Failure>,
-}
-
-impl Watch for Director<'_> {
-    fn look(&mut self, progress: &Progress) -> Next {
-        let due: Vec<Act> =
-            self.acts.iter().filter(|(at, _)| *at <= progress.elapsed).map(|(_, act)| *act).collect();
-        self.acts.retain(|(at, _)| *at > progress.elapsed);
-        for act in &due {
-            (self.tell)(progress, Some(*act));
-            if let Err(failure) = act.run(self.nodes) {
-                self.failed.get_or_insert(failure);
-            }
-        }
-        (self.tell)(progress, None);
-        if self.failed.is_none() && !self.nodes.is_stopping() { Next::Go } else { Next::Stop }
+impl FinalStates {
+    /// Whether all digests are known and equal.
+    #[must_use]
+    pub fn are_equal(&self) -> bool {
+        let first = self.digests.first().filter(|digest| !digest.is_empty());
+        first.is_some_and(|first| self.digests.iter().all(|digest| digest == first))
     }
 }
 
 /// The result of a stretch of load.
 #[derive(Debug)]
-pub struct Judged {
+pub struct StretchResult {
     /// Figures.
-    pub summary: Summary,
+    pub summary: LoadSummary,
     /// The verdict.
     pub verdict: Verdict,
-    /// The operations of the clients, and at its end the reads of a fresh one.
+    /// The operations of the clients, and at the end the reads of a fresh client.
     pub history: History,
-    /// Why a fresh client could not read; the verdict then knows nothing of lost and doubled requests.
+    /// The reason why a fresh client could not read. The verdict then does not cover lost and doubled requests.
     pub unread: Option<Failure>,
 }
 
-/// Clients of a cluster, the load that they offer, and what is known of the keys that they use.
+/// Clients of a cluster, their load, and the known values of their keys.
 pub struct Load {
     generator: Generator,
     info: ClusterInfo,
     clients: usize,
-    /// Whether there is a history to judge.
+    /// Whether a history is recorded and judged.
     is_judged: bool,
-    /// The key of the client that reads.
+    /// The file with the key of the client that reads.
     key: PathBuf,
-    /// Values that a fresh client has read at the end of the last stretch.
+    /// The values that a fresh client has read at the end of the last stretch.
     held: BTreeMap<String, String>,
 }
 
 impl Load {
-    /// Connects to the cluster in `dir`, whose nodes serve, and opens sessions.
+    /// Connects to the running cluster in `dir` and opens sessions.
     ///
     /// # Errors
-    /// When the cluster does not do its part in time, or this machine refuses.
-    pub fn connect(dir: &Path, testnet: &Testnet, plan: &Plan) -> Result<Self, Failure> {
+    /// Fails when the cluster does not answer in time, or this machine refuses.
+    pub fn connect(dir: &Path, testnet: &Testnet, options: LoadOptions) -> Result<Self, Failure> {
         let info = testnet.cluster.client_info();
         let admin = keys::read_private(&dir.join(ADMIN_KEY)).map_err(Failure::run)?;
         let pool = ClientPool::new(info.clone()).map_err(Failure::run)?;
-        let options = LoadOptions {
-            clients: plan.clients,
-            seed: plan.seed,
-            bundle: plan.bundle,
-            pace: plan.pace,
-            mix: plan.requests.mix(),
-            warmup: Duration::ZERO,
-            seconds: plan.seconds,
-            presign: 0,
-            history: plan.requests.are_judged(),
-            audience: quorate_client::Audience::Leader,
-        };
+        let (clients, is_judged) = (options.clients, options.history);
         let generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
         let held = BTreeMap::new();
-        let is_judged = plan.requests.are_judged();
-        Ok(Self { generator, info, clients: plan.clients, is_judged, key: dir.join(KV_KEY), held })
+        Ok(Self { generator, info, clients, is_judged, key: dir.join(KV_KEY), held })
     }
 
-    /// Offers load for as long as was planned or `watch` says, has a fresh client read every key, and judges.
+    /// Offers load until the planned end or the end that `watch` decides, reads every key with a fresh client, and judges.
     ///
     /// # Errors
-    /// When the cluster does not do its part in time, or `watch` wants no result.
-    pub fn stretch(&mut self, watch: &mut dyn Watch) -> Result<Judged, Failure> {
+    /// Fails when the cluster does not answer in time, or `watch` stops the load.
+    pub fn run_stretch(&mut self, watch: &mut Watch<'_>) -> Result<StretchResult, Failure> {
         let summary = self.generator.run(watch).map_err(Failure::run)?;
         let mut history = self.generator.take_history().after(self.held.clone());
         if !self.is_judged {
-            return Ok(Judged { summary, verdict: Verdict::default(), history, unread: None });
+            return Ok(StretchResult { summary, verdict: Verdict::default(), history, unread: None });
         }
         let reads = match self.read_back(&history) {
             Ok(reads) => reads,
             Err(why) => {
                 let verdict = judge_alone(&history);
-                return Ok(Judged { summary, verdict, history, unread: Some(why) });
+                return Ok(StretchResult { summary, verdict, history, unread: Some(why) });
             }
         };
         let mut finals = self.held.clone();
@@ -282,13 +214,14 @@ impl Load {
         history.extend(reads);
         let verdict = judge(&history, &finals);
         self.held = finals;
-        Ok(Judged { summary, verdict, history, unread: None })
+        Ok(StretchResult { summary, verdict, history, unread: None })
     }
 
-    /// Reads every key of a history by a fresh client.
+    /// Reads every key of a history with a fresh client.
     fn read_back(&self, history: &History) -> Result<Vec<Record>, Failure> {
         let key = keys::read_private(&self.key).map_err(Failure::run)?;
-        let mut client = Client::connect(self.info.clone(), key, Options::default()).map_err(Failure::run)?;
+        let options = Options { timeout: READ_PATIENCE, ..Options::default() };
+        let mut client = Client::connect(self.info.clone(), key, options).map_err(Failure::run)?;
         let names: BTreeSet<&str> = history.records().iter().map(|record| record.op.key()).collect();
         let gets: Vec<Vec<u8>> =
             names.iter().map(|name| KvOp::Get { key: name.as_bytes() }.to_bytes()).collect();
@@ -306,38 +239,49 @@ impl Load {
     }
 }
 
-/// Runs a trial against a cluster whose nodes serve, in `dir`. `tell` hears of progress and acts.
+/// Runs a trial against the running cluster in `dir`. `report` receives the progress, and each act before it happens.
 ///
 /// # Errors
-/// When the cluster does not do its part in time, or this machine refuses.
+/// Fails when the cluster does not answer in time, or this machine refuses.
 pub fn run(
     dir: &Path,
     testnet: &Testnet,
     nodes: &mut Processes,
-    plan: &Plan,
-    tell: &mut dyn FnMut(&Progress, Option<Act>),
-) -> Result<(Outcome, History), Failure> {
-    let mut load = Load::connect(dir, testnet, plan)?;
-    // Who does not run is meant not to; who ends meanwhile has to be back.
-    let ids: Vec<ReplicaId> = nodes.ids().into_iter().filter(|id| nodes.pid(*id).is_some()).collect();
-    let mut director = Director { nodes, acts: plan.acts.clone(), tell, failed: None };
-    let ran = load.stretch(&mut director);
-    if let Some(failure) = director.failed {
+    plan: &TrialPlan,
+    report: &mut dyn FnMut(&Progress, Option<Act>),
+) -> Result<(TrialOutcome, History), Failure> {
+    let mut load = Load::connect(dir, testnet, plan.load.clone())?;
+    // A replica that ends by itself has to be running at the end. One that the plan leaves killed has not.
+    let has_to_run = |id: &ReplicaId| nodes.pid(*id).is_some() && !plan.leaves_killed(*id);
+    let ids: Vec<ReplicaId> = nodes.ids().into_iter().filter(has_to_run).collect();
+    let (mut acts, mut failed) = (plan.acts.clone(), None);
+    let ran = load.run_stretch(&mut |progress| {
+        let is_due = |(at, _): &mut (Duration, Act)| *at <= progress.elapsed;
+        for (_, act) in acts.extract_if(.., is_due) {
+            report(progress, Some(act));
+            if let Err(failure) = act.run(nodes) {
+                failed.get_or_insert(failure);
+            }
+        }
+        report(progress, None);
+        if failed.is_none() && !nodes.is_stopping() { Next::Go } else { Next::Stop }
+    });
+    if let Some(failure) = failed {
         return Err(failure);
     }
-    let Judged { summary, verdict, history, unread } = ran?;
+    let StretchResult { summary, verdict, history, unread } = ran?;
     if let Some(why) = unread {
         return Err(why);
     }
-    let met = meet(&testnet.cluster.client_info(), nodes, &ids)?;
-    let Met { digests, executed } = met.ok_or_else(|| Failure::run("stopped"))?;
-    Ok((Outcome { summary, verdict, digests, executed }, history))
+    let states = final_states(&testnet.cluster.client_info(), nodes, &ids)?;
+    let states = states.ok_or_else(|| Failure::run("stopped"))?;
+    Ok((TrialOutcome { summary, verdict, states }, history))
 }
 
-/// Makes a cluster of a service on free ports of this machine.
+/// Creates the files of a cluster on free ports of this machine.
 ///
 /// # Errors
-/// When there are no ports or the folder cannot be made.
+/// Fails when there are no free ports or the folder cannot be created.
 pub fn make(
     dir: &Path,
     service: Service,
@@ -361,7 +305,7 @@ pub fn make(
 /// Returns the status of each replica; `Null` for a replica that does not answer in time.
 ///
 /// # Errors
-/// When this machine refuses.
+/// Fails when this machine refuses.
 pub fn statuses(info: &ClusterInfo, patience: Duration) -> Result<Vec<Value>, Failure> {
     let answers = driver::status(info.clone(), patience).map_err(Failure::run)?;
     let parsed =
@@ -369,7 +313,7 @@ pub fn statuses(info: &ClusterInfo, patience: Duration) -> Result<Vec<Value>, Fa
     Ok(answers.into_iter().map(|answer| parsed(answer).unwrap_or(Value::Null)).collect())
 }
 
-/// The newest view that more than `f` replicas are in, and who leads it: one at least of them is honest.
+/// Returns the newest view that more than `f` replicas report, and its leader. At least one of these replicas is correct.
 #[must_use]
 pub fn leader(statuses: &[Value], f: usize) -> Option<(u64, ReplicaId)> {
     let mut counts: BTreeMap<(u64, u64), usize> = BTreeMap::new();
@@ -384,41 +328,29 @@ pub fn leader(statuses: &[Value], f: usize) -> Option<(u64, ReplicaId)> {
     Some((view, ReplicaId(u16::try_from(leader).ok()?)))
 }
 
-/// The states of replicas at the end.
-pub(crate) struct Met {
-    /// State digests, empty where one gave none.
-    pub(crate) digests: Vec<String>,
-    /// Heights that they had executed.
-    pub(crate) executed: Vec<u64>,
-}
-
-/// Waits until these replicas have executed the same height, and says where they stand; `None` when somebody asks to
-/// stop meanwhile.
-pub(crate) fn meet(
+/// Waits until these replicas have executed the same height, or the time is over, and returns their states; `None` when the
+/// process is asked to stop.
+pub(crate) fn final_states(
     info: &ClusterInfo,
     nodes: &mut Processes,
     ids: &[ReplicaId],
-) -> Result<Option<Met>, Failure> {
-    let deadline = Instant::now().checked_add(MEET_PATIENCE);
+) -> Result<Option<FinalStates>, Failure> {
+    let deadline = Instant::now().checked_add(HEIGHT_PATIENCE);
     loop {
         if nodes.is_stopping() {
             return Ok(None);
         }
         let all = statuses(info, STATUS_PATIENCE)?;
-        let statuses: Vec<&Value> =
-            ids.iter().map(|id| all.get(id.index()).unwrap_or(&Value::Null)).collect();
-        let digest = |status: &Value| {
-            status.pointer("/state_digest").and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        let digests: Vec<String> = statuses.iter().copied().map(digest).collect();
-        let executed: Vec<u64> = statuses
-            .iter()
-            .map(|status| status.get("executed").and_then(Value::as_u64).unwrap_or(0))
-            .collect();
-        let together = executed.iter().all(|height| executed.first() == Some(height));
-        let known = digests.iter().all(|digest| !digest.is_empty());
-        if (together && known) || deadline.is_none_or(|at| Instant::now() >= at) {
-            return Ok(Some(Met { digests, executed }));
+        let mut states = FinalStates { digests: Vec::new(), executed: Vec::new() };
+        for status in ids.iter().map(|id| all.get(id.index()).unwrap_or(&Value::Null)) {
+            let digest = status.get("state_digest").and_then(Value::as_str);
+            states.digests.push(digest.unwrap_or_default().to_owned());
+            states.executed.push(status.get("executed").and_then(Value::as_u64).unwrap_or(0));
+        }
+        let have_one_height = states.executed.windows(2).all(|pair| pair.first() == pair.last());
+        let are_known = states.digests.iter().all(|digest| !digest.is_empty());
+        if (have_one_height && are_known) || deadline.is_none_or(|at| Instant::now() >= at) {
+            return Ok(Some(states));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The example of a program that tests a service of its own, with each of its commands: this very program is the example
+//! The example of a program that tests a service of its own, with each of its commands. The test program runs the example
 //! when it is started with a command.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -40,7 +40,7 @@ fn run(args: &[&str]) -> Output {
     example(args).output().unwrap()
 }
 
-/// The one JSON object of a command that ends well.
+/// Runs a command that succeeds, and returns its JSON object.
 fn json(args: &[&str]) -> Value {
     let output = run(args);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -93,7 +93,7 @@ fn load_is_offered_and_errors_are_counted(dir: &Path) {
     ]);
     assert!(said["acknowledged"].as_u64().unwrap() > 10, "{said}");
     assert_eq!(said["errors"], 0, "{said}");
-    // The store's own options are not those of another service.
+    // Another service does not have the options of the store.
     let refused = run(&["load", "--cluster", cluster, "--keys", "7"]);
     assert_eq!(refused.status.code(), Some(2));
     let called = run(&["call", "--cluster", cluster, "look lock7"]);

@@ -166,11 +166,11 @@ faults! {
     SlowExecutor = "slow executor", Process, FaultSource::Drawn;
     /// The system kills a process that uses too much memory. Kills are tested, and so are the limits that prevent
     /// this one.
-    OutOfMemory = "out of memory", Process, FaultSource::Processes(&["hostile/floods.rs::thousands_of_connections_and_frames_leave_nothing_behind", "kill.rs::a_backup_dies_under_load_and_comes_back"]);
+    OutOfMemory = "out of memory", Process, FaultSource::Processes(&["hostile/floods.rs::thousands_of_connections_and_frames_leave_no_memory", "kill.rs::killed_backup_recovers_under_load"]);
     /// A node is started with the binary of an earlier release.
     OldBinary = "old binary", Process, FaultSource::Later("there is no earlier release");
     /// A node is started with a wrong configuration.
-    WrongConfig = "wrong configuration", Process, FaultSource::Processes(&["configuration.rs::values_have_ranges", "folders.rs::the_keys_must_be_the_listed_ones"]);
+    WrongConfig = "wrong configuration", Process, FaultSource::Processes(&["configuration.rs::value_outside_its_range_is_refused", "folders.rs::keys_that_differ_from_the_listed_ones_are_refused"]);
 
     /// A power cut leaves some sectors of a write and loses others.
     TornWrite = "torn write", Disk, FaultSource::Drawn;
@@ -255,11 +255,11 @@ faults! {
     TooManyLiars = "more than f", Model, FaultSource::Asked("--byzantine HOST:NUMBER");
 
     /// A replica has another genesis.
-    WrongGenesis = "wrong genesis", Operator, FaultSource::Processes(&["hostile/peers.rs::strangers_on_the_port_of_peers_get_nowhere", "hostile/clients.rs::strangers_on_the_port_of_clients_get_nowhere"]);
+    WrongGenesis = "wrong genesis", Operator, FaultSource::Processes(&["hostile/peers.rs::strangers_on_the_port_of_peers_are_refused", "hostile/clients.rs::strangers_on_the_port_of_clients_are_refused"]);
     /// One key runs on two machines.
-    SharedKey = "one key on two machines", Operator, FaultSource::Processes(&["operators.rs::one_key_runs_on_two_machines"]);
+    SharedKey = "one key on two machines", Operator, FaultSource::Processes(&["operators.rs::one_key_on_two_machines_is_reported_and_harmless"]);
     /// An old backup replaces a disk.
-    OldBackup = "restored from an old backup", Operator, FaultSource::Processes(&["operators.rs::a_backup_of_long_ago_is_put_in_the_place_of_a_disk"]);
+    OldBackup = "restored from an old backup", Operator, FaultSource::Processes(&["operators.rs::replica_on_an_old_backup_reports_it_and_stays_out"]);
     /// A certificate expires.
     ExpiredCertificate = "expired certificate", Operator, FaultSource::Later("links have no certificates");
     /// Keys and members change under load.

@@ -1,20 +1,18 @@
-//! `quorate demo`: a cluster, a workload, its leader killed in the middle, and what came of it.
+//! `quorate demo`: a cluster under load, whose leader is killed and started again, and the result.
 
 use super::load_bar::LoadBar;
+use super::own_cluster::{OwnClusterArgs, print_verdict, short};
 use super::run_folder::RunFolder;
 use crate::history_file;
-use crate::load::Pace;
-use crate::trial::{self, Act, Outcome, Plan, Requests};
+use crate::load::{LoadOptions, LoadSummary, Mix, Pace, Verdict};
+use crate::trial::{self, Act, TrialOutcome, TrialPlan};
 use clap::Args;
-use quorate_consensus::Entry;
-use quorate_node::commands::arguments::tolerates_one;
-use quorate_node::config::{Settings, parse_replicas, parse_seconds, replicas_or_default};
+use quorate_node::config::parse_seconds;
 use quorate_node::exit::Failure;
 use quorate_node::out;
-use quorate_node::processes::Processes;
 use quorate_node::service::Service;
-use quorate_types::{ClientAuth, ReplicaId};
-use serde_json::{Map, Value, json};
+use quorate_types::ReplicaId;
+use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,193 +25,153 @@ const SECONDS_MAX: Duration = Duration::from_secs(3_600);
 /// Arguments of `quorate demo`.
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// Protocol
-    #[arg(long, default_value = "pbft", value_parser = quorate_node::config::choice(quorate_node::config::protocol_names()))]
-    protocol: &'static Entry,
-    /// Replicas [default: as few as tolerate one fault]
-    #[arg(long, value_parser = parse_replicas::<u16>)]
-    n: Option<u16>,
-    /// Seconds of load; 90s and 2m are as good
+    #[command(flatten)]
+    cluster: OwnClusterArgs,
+    /// Seconds of load; 90s and 2m are valid too
     #[arg(long, value_name = "DURATION", default_value = "15", value_parser = parse_seconds)]
     seconds: Duration,
-    /// Clients
-    #[arg(long, default_value_t = 16)]
-    clients: usize,
-    /// Requests in flight over all clients
+    /// Number of requests in flight over all clients
     #[arg(long, default_value_t = 512)]
     in_flight: usize,
-    /// Decides keys and operations
+    /// Seed of keys and operations
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keeps the cluster's folder, with the history of all operations, and says where it is
-    #[arg(long)]
-    keep: bool,
-    /// One JSON object at the end
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    settings: Settings,
 }
 
-impl DemoArgs {
-    fn n(&self) -> u16 {
-        replicas_or_default(self.n, self.protocol)
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        if self.seconds < SECONDS_MIN || self.seconds > SECONDS_MAX {
-            return Err(Failure::usage("--seconds: expected 5 to 3600"));
-        }
-        for (name, value) in [("clients", self.clients), ("in-flight", self.in_flight)] {
-            if value == 0 {
-                return Err(Failure::usage(format!("--{name} 0: expected at least 1")));
-            }
-        }
-        tolerates_one(self.protocol, usize::from(self.n()))
-    }
-}
+/// A view and its leader.
+type ViewAndLeader = Option<(u64, ReplicaId)>;
 
 /// Runs the demo.
 ///
 /// # Errors
-/// When it was asked to stop (no process and, without `--keep`, no folder is left then either), anything was lost, doubled, wrong or left without an answer, or the replicas' states differ.
+/// Fails when a request was lost, doubled, wrong or without an answer, or when states differ. It also fails when the process
+/// was asked to stop: then no process is left, and without `--keep` no folder.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
-    args.check()?;
-    let folder = RunFolder::new("demo", args.keep)?;
-    let result = show(args, folder.path());
-    if args.keep {
+    if args.seconds < SECONDS_MIN || args.seconds > SECONDS_MAX {
+        return Err(Failure::usage("--seconds: expected 5 to 3600"));
+    }
+    args.cluster.check(args.in_flight)?;
+    let folder = RunFolder::new("demo", args.cluster.keep)?;
+    let result = run_in(args, folder.path());
+    if args.cluster.keep {
         eprintln!("the cluster's folder is {}", folder.path().display());
     }
     result
 }
 
-fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
-    let say = |text: String| {
-        if !args.json {
-            let _ = out::line(text);
+fn run_in(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
+    let (mut nodes, mut testnet) = args.cluster.create(dir, Service::KV)?;
+    let bar = LoadBar::new();
+    let print = |text: &str| {
+        if !args.cluster.json {
+            bar.line(text);
         }
     };
-    let binary = std::env::current_exe().map_err(Failure::run)?;
-    let n = args.n();
-    let mut nodes = Processes::new(binary, dir, (0..n).map(ReplicaId), false);
-    // Before anything is made: whoever is asked to stop from now on tidies up.
-    nodes.watch_signals()?;
-    let mut testnet = trial::make(dir, Service::KV, args.protocol, n, ClientAuth::Signature, &args.settings)?;
-    let name = args.protocol.spec.name;
-    let bound = testnet.bound()?.map_or(String::new(), |bound| format!(", {bound}"));
-    say(format!(
-        "starting {n} replicas of {name}: promises fsynced, links under mutual TLS, bundles signed{bound}"
+    print(&format!(
+        "starting {}: promises fsynced, links under mutual TLS, bundles signed",
+        args.cluster.describe(&testnet)?
     ));
     testnet.start(&mut nodes)?;
     let info = testnet.cluster.client_info();
-    let look = || -> Result<Option<(u64, ReplicaId)>, Failure> {
+    let leader = || -> Result<ViewAndLeader, Failure> {
         let statuses = trial::statuses(&info, STATUS_PATIENCE)?;
         Ok(trial::leader(&statuses, info.f))
     };
-    let before = look()?;
-    let victim = victim(args, before);
-    let plan = plan(args, victim);
-    let bar = LoadBar::new();
-    let mut down = false;
+    let before = leader()?;
+    let plan = plan(args, victim(args, before));
+    let mut is_down = false;
     let mut last_line = 0;
     let (outcome, history) = trial::run(dir, &testnet, &mut nodes, &plan, &mut |progress, act| {
         let at = progress.elapsed.as_secs_f32();
         match act {
             Some(Act::Kill(id)) => {
-                down = true;
-                let role = before.filter(|(_, leader)| *leader == id);
+                is_down = true;
+                let view = before.filter(|(_, leader)| *leader == id);
                 let role =
-                    role.map_or_else(|| "a backup".to_owned(), |(view, _)| format!("leader of view {view}"));
-                say_above(args, &bar, &format!("{at:5.1} s  replica {id}, {role}, is killed (SIGKILL)"));
+                    view.map_or_else(|| "a backup".to_owned(), |(view, _)| format!("leader of view {view}"));
+                print(&format!("{at:5.1} s  replica {id}, {role}, is killed (SIGKILL)"));
             }
             Some(Act::Start(id)) => {
-                down = false;
-                say_above(args, &bar, &format!("{at:5.1} s  replica {id} is started again"));
+                is_down = false;
+                print(&format!("{at:5.1} s  replica {id} is started again"));
             }
             Some(Act::KillAll | Act::Pause(_) | Act::Resume(_)) | None => {}
         }
-        bar.show(progress, if down { "(a replica is down)" } else { "" });
-        // Plain lines where there is no terminal to draw a bar on.
+        bar.show(progress, if is_down { "(a replica is down)" } else { "" });
+        // Without a terminal for the bar there are plain lines.
         if bar.is_hidden() && progress.elapsed.as_secs() > last_line {
             last_line = progress.elapsed.as_secs();
             let (sent, done) = (progress.sent, progress.acknowledged);
-            say_above(args, &bar, &format!("{at:5.1} s  {sent} sent, {done} acknowledged"));
+            print(&format!("{at:5.1} s  {sent} sent, {done} acknowledged"));
         }
     })?;
     bar.finish();
-    let after = look()?;
+    let after = leader()?;
     nodes.stop_all();
-    if args.keep {
-        let file = dir.join("history.jsonl");
-        history_file::save(&history, &file)?;
+    if args.cluster.keep {
+        history_file::save(&history, &dir.join("history.jsonl"))?;
     }
-    report(args, &outcome, (before, after))?;
-    if outcome.is_good() { Ok(()) } else { Err(Failure::run(outcome.complaint())) }
+    report(args, &outcome, before, after)?;
+    if outcome.is_good() { Ok(()) } else { Err(Failure::run(outcome.describe())) }
 }
 
-fn say_above(args: &DemoArgs, bar: &LoadBar, text: &str) {
-    if !args.json {
-        bar.line(text);
-    }
-}
-
-fn plan(args: &DemoArgs, victim: ReplicaId) -> Plan {
+fn plan(args: &DemoArgs, victim: ReplicaId) -> TrialPlan {
     let third = args.seconds / 3;
-    Plan {
-        seconds: args.seconds,
-        clients: args.clients,
-        pace: Pace::Closed { in_flight: args.in_flight },
-        bundle: None,
-        requests: Requests::Judged { shared: 0, request_bytes: 128 },
-        seed: args.seed,
+    let pace = Pace::Closed { in_flight: args.in_flight };
+    let clients = args.cluster.clients;
+    TrialPlan {
+        load: LoadOptions::alone(Mix::judged(0, 128), pace, clients, args.seed, args.seconds),
         acts: vec![(third, Act::Kill(victim)), (third * 2, Act::Start(victim))],
     }
 }
 
-/// Chooses the replica to kill: the leader, unless the protocol stops without it.
-fn victim(args: &DemoArgs, leads: Option<(u64, ReplicaId)>) -> ReplicaId {
-    match leads {
-        Some((_, leader)) if args.protocol.spec.replaces_leader => leader,
-        // View 0 is led by replica 0.
-        _ => ReplicaId(args.n().saturating_sub(1)),
+/// Returns the replica to kill: the leader, unless the protocol cannot replace it.
+fn victim(args: &DemoArgs, leader: ViewAndLeader) -> ReplicaId {
+    match leader {
+        Some((_, leader)) if args.cluster.protocol.spec.replaces_leader => leader,
+        // Replica 0 leads view 0.
+        _ => ReplicaId(args.cluster.n().saturating_sub(1)),
     }
 }
 
-/// View and leader before and after.
-type Views = (Option<(u64, ReplicaId)>, Option<(u64, ReplicaId)>);
+/// The result as one JSON object.
+#[derive(Serialize)]
+struct DemoSummary<'a> {
+    #[serde(flatten)]
+    load: &'a LoadSummary,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    digests: &'a [String],
+    views: [Option<u64>; 2],
+}
 
-fn report(args: &DemoArgs, outcome: &Outcome, (before, after): Views) -> Result<(), Failure> {
-    let summary = &outcome.summary;
-    if args.json {
-        let value = serde_json::to_value(summary).map_err(Failure::run)?;
-        let mut object: Map<String, Value> = value.as_object().cloned().unwrap_or_default();
-        object.insert("lost".to_owned(), outcome.verdict.lost.into());
-        object.insert("doubled".to_owned(), outcome.verdict.doubled.into());
-        object.insert("wrong".to_owned(), outcome.verdict.wrong.into());
-        object.insert("illegal".to_owned(), outcome.verdict.illegal.into());
-        object.insert("undecided".to_owned(), outcome.verdict.undecided.into());
-        object.insert("digests".to_owned(), json!(outcome.digests));
-        let view = |leads: Option<(u64, ReplicaId)>| leads.map(|(view, _)| view);
-        object.insert("views".to_owned(), json!([view(before), view(after)]));
-        return out::json(&object);
+fn report(
+    args: &DemoArgs,
+    outcome: &TrialOutcome,
+    before: ViewAndLeader,
+    after: ViewAndLeader,
+) -> Result<(), Failure> {
+    let (load, verdict, digests) = (&outcome.summary, &outcome.verdict, &outcome.states.digests);
+    if args.cluster.json {
+        let views = [before, after].map(|view| view.map(|(view, _)| view));
+        return out::json(&DemoSummary { load, verdict, digests, views });
     }
     let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
-    let latency = &summary.timing.latency_ns;
-    out::line(format_args!("requests sent            {}", summary.counts.sent))?;
-    out::line(format_args!("requests acknowledged    {}", summary.counts.acknowledged))?;
-    out::line(format_args!("lost                     {}", outcome.verdict.lost))?;
-    out::line(format_args!("executed twice           {}", outcome.verdict.doubled))?;
-    out::line(format_args!("without a good answer    {}", summary.counts.errors_by_kind))?;
+    let latency = &load.timing.latency_ns;
+    out::line(format_args!("requests sent            {}", load.counts.sent))?;
+    out::line(format_args!("requests acknowledged    {}", load.counts.acknowledged))?;
+    out::line(format_args!("without a good answer    {}", load.counts.errors_by_kind))?;
+    print_verdict(verdict)?;
     out::line(format_args!(
-        "longest gap              {:.1} ms without any good answer",
-        summary.timing.longest_gap_ms
+        "longest gap              {:.1} ms without a good answer",
+        load.timing.longest_gap_ms
     ))?;
     if let (Some((old, first)), Some((new, second))) = (before, after) {
         out::line(format_args!(
             "view                     {old}, led by replica {first}; at the end {new}, led by replica {second}"
         ))?;
     }
-    out::line(format_args!("throughput               {:.0} requests/s", summary.timing.goodput))?;
+    out::line(format_args!("throughput               {:.0} requests/s", load.timing.goodput))?;
     out::line(format_args!(
         "latency                  p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms (of {}, rank rounded up)",
         ms(latency.p50),
@@ -221,14 +179,12 @@ fn report(args: &DemoArgs, outcome: &Outcome, (before, after): Views) -> Result<
         ms(latency.max),
         latency.samples
     ))?;
-    for (id, (digest, height)) in outcome.digests.iter().zip(&outcome.executed).enumerate() {
-        let short: String = digest.chars().take(16).collect();
-        out::line(format_args!("replica {id} state digest   {short} at height {height}"))?;
+    for (id, (digest, height)) in digests.iter().zip(&outcome.states.executed).enumerate() {
+        out::line(format_args!("replica {id} state digest   {} at height {height}", short(digest)))?;
     }
-    let judged = outcome.verdict.judged;
     out::line(format_args!(
-        "{judged} operations judged by a fresh client's reads: {}",
+        "{} operations judged by the reads of a fresh client: {}",
+        verdict.judged,
         if outcome.is_good() { "nothing lost, nothing doubled, all replicas equal" } else { "NOT GOOD" }
-    ))?;
-    Ok(())
+    ))
 }

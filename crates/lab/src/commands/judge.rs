@@ -1,4 +1,4 @@
-//! `quorate judge`: whether what clients saw can be explained.
+//! `quorate judge`: checks a recorded history for linearizability.
 
 use crate::load::judge_alone;
 use quorate_history::History;
@@ -9,24 +9,24 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 /// Text after the options.
-const RULE: &str = "An operation comes after all that were answered before it was called. Where an answer and a call have \
+const RULE: &str = "An operation comes after all operations that were answered before its call. If an answer and a call have \
                     the same nanosecond, operations of two clients overlap, and those of one client are in order.";
 
 /// The history to judge.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RULE)]
 pub struct Args {
-    /// A history: `load --history`, `sim --history`, `demo --keep` and a `torture` that finds something write them
+    /// History file, as written by `load --history`, `sim --history`, `demo --keep` and a failed `torture`
     file: PathBuf,
-    /// One JSON object instead of text
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// Looks for an order of all operations that explains every answer.
+/// Searches for an order of all operations that explains every answer.
 ///
 /// # Errors
-/// When there is none, it cannot be found in time, or the file is no history, or one without operations.
+/// Fails when there is no such order, when the search takes too long, or when the file is no history or has no operations.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let name = args.file.display();
     let file = File::open(&args.file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
         (0, 0) => Ok(()),
         (0, _) => Err(Failure::run(
-            "not all keys could be judged, because too many operations on one key overlap; record with less in flight",
+            "some keys could not be judged, because too many operations on one key overlap; record with fewer requests in flight",
         )),
         _ => Err(Failure::run("the history is not linearizable")),
     }

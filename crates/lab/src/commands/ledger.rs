@@ -1,4 +1,4 @@
-//! A ledger of runs and their results, a line of JSON for each piece: runs that are stopped continue from it.
+//! A ledger of runs and their results, with a line of JSON for each piece. Stopped runs continue from it.
 
 use quorate_node::commands::arguments::refuse;
 use quorate_node::config::parse_minutes;
@@ -14,49 +14,47 @@ use std::time::{Duration, Instant};
 /// Runs in a piece.
 const PIECE: u64 = 500;
 
-/// Options about ledgers.
+/// Options of ledgers.
 #[derive(Debug, clap::Args)]
-pub(super) struct Keeping {
-    /// Write down what was run in this folder, and leave out what stands there for the same code
+pub(super) struct LedgerArgs {
+    /// Record passed runs in this folder, and leave out runs that are recorded there for the same code
     #[arg(long, value_name = "FOLDER", requires = "code")]
     pub(super) ledger: Option<PathBuf>,
-    /// A name for the code that runs: what was run counts only for the code that it was run with
+    /// Name of the code that runs; recorded runs count for the same code only
     #[arg(long, value_name = "NAME", requires = "ledger")]
     code: Option<String>,
-    /// Which commit that code was, for whoever reads the ledger
+    /// Commit of that code, for readers of the ledger
     #[arg(long, value_name = "HASH", requires = "ledger")]
     pub(super) commit: Option<String>,
-    /// Runs between two entries of the ledger, or two looks at the time [default: 500]
+    /// Number of runs between two entries of the ledger, or two checks of the time [default: 500]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     piece: Option<u64>,
-    /// Stop after so many minutes, or 90s, or 2h; a ledger remembers how far it was
+    /// Stop after this time: a number of minutes, or 90s, or 2h; the ledger keeps the progress
     #[arg(long, value_name = "DURATION", value_parser = parse_minutes)]
     minutes: Option<Duration>,
 }
 
-impl Keeping {
-    /// The ledger of this name, where there is to be one.
+impl LedgerArgs {
+    /// Opens the ledger of this name, if the options ask for one.
     pub(super) fn open<L: LedgerEntry>(&self, name: &str) -> Result<Option<Ledger<L>>, Failure> {
         self.ledger.as_ref().map(|folder| Ledger::open(folder, name)).transpose()
     }
 
-    /// Whether the options mean something together.
+    /// Checks that the options make sense together.
     ///
     /// # Errors
-    /// When one would do nothing, or no time is left for anything.
+    /// Fails when an option has no effect, or when the time is zero.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let is_stopped = self.ledger.is_some() || self.minutes.is_some();
         let piece = ("--piece", self.piece.is_some() && !is_stopped);
-        refuse(&[piece], "only --ledger and --minutes look after each piece")?;
+        refuse(&[piece], "only --ledger and --minutes use pieces")?;
         if self.minutes == Some(Duration::ZERO) {
-            return Err(Failure::usage(
-                "--minutes: expected a duration above 0, in which something can be run",
-            ));
+            return Err(Failure::usage("--minutes: expected a duration above 0"));
         }
         Ok(())
     }
 
-    /// Its options, and whether they are given.
+    /// Returns the names of the options, and whether they are given.
     pub(super) fn given(&self) -> [(&'static str, bool); 3] {
         [
             ("--ledger", self.ledger.is_some()),
@@ -69,39 +67,39 @@ impl Keeping {
         self.piece.unwrap_or(PIECE)
     }
 
-    /// Name of the code that runs.
+    /// Returns the name of the code that runs.
     pub(super) fn code(&self) -> &str {
         self.code.as_deref().unwrap_or_default()
     }
 
-    /// Whether what has begun then has lasted long enough.
+    /// Whether the time is over for work that began at `begun`.
     pub(super) fn is_over(&self, begun: Instant) -> bool {
         self.minutes.is_some_and(|span| begun.elapsed() >= span)
     }
 
-    /// The pieces of a range that are still to be run, where the ledger has lines `about` it.
+    /// Returns the pieces of a range that have to run, without those of passed entries that satisfy `is_same`.
     pub(super) fn left<L: LedgerEntry>(
         &self,
         ledger: Option<&Ledger<L>>,
-        about: impl Fn(&L) -> bool,
+        is_same: impl Fn(&L) -> bool,
         range: Range<u64>,
     ) -> Vec<Range<u64>> {
         match ledger {
-            Some(ledger) => ledger.left(about, range, self.piece()),
+            Some(ledger) => ledger.left(is_same, range, self.piece()),
             None => pieces(range, self.piece()),
         }
     }
 }
 
-/// One piece.
+/// An entry of a ledger: one piece of work.
 pub(super) trait LedgerEntry: Serialize + DeserializeOwned {
-    /// The first number, and the one after the last.
+    /// Returns the numbers of the piece.
     fn range(&self) -> Range<u64>;
-    /// Whether nothing in it failed. What failed counts for nothing: it is run again.
+    /// Whether all runs of the piece passed. Otherwise the piece runs again.
     fn has_passed(&self) -> bool;
 }
 
-/// A file of such lines.
+/// A file of entries, one JSON object on each line.
 #[derive(Debug)]
 pub(super) struct Ledger<L> {
     file: PathBuf,
@@ -109,7 +107,7 @@ pub(super) struct Ledger<L> {
 }
 
 impl<L: LedgerEntry> Ledger<L> {
-    /// The ledger of this name in a folder. A last line that was cut off is taken away: nothing says that its piece was run.
+    /// Opens the ledger of this name in a folder. A truncated last line is removed: its piece runs again.
     fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
         let file = folder.join(format!("{name}.jsonl"));
         let fail = |why: String| Failure::run(format!("{}: {why}", file.display()));
@@ -132,7 +130,7 @@ impl<L: LedgerEntry> Ledger<L> {
         Ok(Self { file, lines })
     }
 
-    /// One more piece.
+    /// Adds an entry.
     pub(super) fn add(&mut self, line: L) -> Result<(), Failure> {
         let fail = |error: String| Failure::run(format!("{}: {error}", self.file.display()));
         let mut text = serde_json::to_string(&line).map_err(|error| fail(error.to_string()))?;
@@ -144,15 +142,15 @@ impl<L: LedgerEntry> Ledger<L> {
         Ok(())
     }
 
-    /// Entries of pieces that have passed.
+    /// Returns the entries of pieces that have passed.
     pub(super) fn passed(&self) -> impl Iterator<Item = &L> {
         self.lines.iter().filter(|line| line.has_passed())
     }
 
-    /// The pieces of a range that have not passed yet, among the lines that are `about` it.
-    fn left(&self, about: impl Fn(&L) -> bool, range: Range<u64>, piece: u64) -> Vec<Range<u64>> {
+    /// Returns the pieces of a range that have not passed yet.
+    fn left(&self, is_same: impl Fn(&L) -> bool, range: Range<u64>, piece: u64) -> Vec<Range<u64>> {
         let mut done: Vec<Range<u64>> =
-            self.passed().filter(|line| about(line)).map(LedgerEntry::range).collect();
+            self.passed().filter(|entry| is_same(entry)).map(LedgerEntry::range).collect();
         done.sort_by_key(|range| range.start);
         let (mut left, mut at) = (Vec::new(), range.start);
         for done in done.into_iter().chain(std::iter::once(range.end..range.end)) {
@@ -163,7 +161,7 @@ impl<L: LedgerEntry> Ledger<L> {
     }
 }
 
-/// A range in pieces.
+/// Divides a range into pieces.
 fn pieces(range: Range<u64>, piece: u64) -> Vec<Range<u64>> {
     let piece = piece.max(1);
     let mut pieces = Vec::new();
@@ -182,14 +180,14 @@ mod tests {
     use serde::Deserialize;
 
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
-    struct Run {
+    struct TestEntry {
         code: String,
         from: u64,
         to: u64,
         failures: u64,
     }
 
-    impl LedgerEntry for Run {
+    impl LedgerEntry for TestEntry {
         fn range(&self) -> Range<u64> {
             self.from..self.to
         }
@@ -199,25 +197,25 @@ mod tests {
         }
     }
 
-    fn run(code: &str, from: u64, to: u64) -> Run {
-        Run { code: code.to_owned(), from, to, failures: 0 }
+    fn run(code: &str, from: u64, to: u64) -> TestEntry {
+        TestEntry { code: code.to_owned(), from, to, failures: 0 }
     }
 
-    fn open(folder: &Path, name: &str) -> Ledger<Run> {
+    fn open(folder: &Path, name: &str) -> Ledger<TestEntry> {
         Ledger::open(folder, name).unwrap()
     }
 
     #[test]
-    fn what_has_passed_is_left_out_for_the_same_code_only() {
+    fn passed_pieces_are_left_out_for_the_same_code_only() {
         let folder = tempfile::tempdir().unwrap();
         let mut ledger = open(folder.path(), "pbft");
-        let left = |ledger: &Ledger<Run>, range| ledger.left(|run| run.code == "c", range, 4);
+        let left = |ledger: &Ledger<TestEntry>, range| ledger.left(|run| run.code == "c", range, 4);
         assert_eq!(left(&ledger, 0..10), [0..4, 4..8, 8..10]);
-        let failed = Run { failures: 1, ..run("c", 4, 8) };
+        let failed = TestEntry { failures: 1, ..run("c", 4, 8) };
         for written in [run("c", 8, 12), run("c", 2, 4), run("other", 0, 20), failed] {
             ledger.add(written).unwrap();
         }
-        // Whoever comes back finds what was written.
+        // The file has the entries.
         let again = open(folder.path(), "pbft");
         assert_eq!(again.lines, ledger.lines);
         assert_eq!(left(&again, 0..20), [0..2, 4..8, 12..16, 16..20]);
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_was_never_written() {
+    fn truncated_last_line_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let mut ledger = open(folder.path(), "pbft");
         [run("c", 0, 4), run("c", 4, 8)].into_iter().for_each(|line| ledger.add(line).unwrap());
@@ -244,11 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_that_cannot_be_read_says_where_and_is_left_alone() {
+    fn unreadable_ledger_names_the_line_and_stays_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pbft.jsonl");
         fs::write(&file, "{}\n").unwrap();
-        let Err(failure) = Ledger::<Run>::open(folder.path(), "pbft") else { panic!("it is no ledger") };
+        let Err(failure) = Ledger::<TestEntry>::open(folder.path(), "pbft") else {
+            panic!("the file is no ledger")
+        };
         assert!(failure.to_string().contains("line 1"), "{failure}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "{}\n");
     }

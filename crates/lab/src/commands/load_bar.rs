@@ -1,18 +1,17 @@
 //! The progress of a load, for people.
 
-use crate::load::{Next, Progress, Watch};
+use crate::load::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use quorate_node::out;
 use std::time::Duration;
 
-/// A progress bar on a terminal, nothing elsewhere.
+/// A progress bar at a terminal, nothing without one.
 pub(super) struct LoadBar {
     bar: ProgressBar,
 }
 
 impl LoadBar {
-    /// A bar that has not begun.
-    #[must_use]
+    /// Creates a bar at its beginning.
     pub(super) fn new() -> Self {
         let bar = ProgressBar::new(0);
         if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} {bar:40} {msg}") {
@@ -39,27 +38,13 @@ impl LoadBar {
         }
     }
 
-    /// Whether there is no terminal to draw on.
-    #[must_use]
+    /// Whether there is no terminal for the bar.
     pub(super) fn is_hidden(&self) -> bool {
         self.bar.is_hidden()
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
-    }
-}
-
-impl Default for LoadBar {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Watch for LoadBar {
-    fn look(&mut self, progress: &Progress) -> Next {
-        self.show(progress, "");
-        Next::Go
     }
 }

@@ -1,8 +1,7 @@
-//! `quorate machine`: what this machine can do, measured in a few seconds, so that figures from two machines
-//! can be put in proportion.
+//! `quorate machine`: the speed of this machine, measured in a few seconds, for comparisons of figures from two machines.
 //!
-//! Every report carries it. The floors of the project were set on a machine with SHA-256 at 1.7 GB/s and a
-//! 512-byte sync of 0.14 ms: [`Scale`] says how they translate.
+//! Every report includes it. The floors of the project were set on a machine with SHA-256 at 1.7 GB/s and a 512-byte sync
+//! of 0.14 ms. [`Scale`] translates them.
 
 use comfy_table::{ContentArrangement, Table};
 use quorate_client::keys;
@@ -10,6 +9,7 @@ use quorate_crypto::{Batch, Scheme, SigningKey, VerifyKey, curve_backend};
 use quorate_node::exit::Failure;
 use quorate_node::out;
 use quorate_node::sync_times;
+use quorate_types::digest::Context;
 use quorate_types::{Digest, Ledger, Signature};
 use serde::Serialize;
 use sha2::Digest as _;
@@ -22,53 +22,53 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Throughput of SHA-256 on the machine that the floors were set on, in GB/s.
+/// Throughput of SHA-256 on the reference machine of the floors, in GB/s.
 const REFERENCE_SHA256_GB: f64 = 1.7;
-/// A 512-byte write with sync on that machine, in milliseconds.
+/// A 512-byte write with sync on the reference machine, in milliseconds.
 const REFERENCE_SYNC_MS: f64 = 0.14;
-/// A single request waits for three serial syncs.
+/// Number of serial syncs for which a single request waits.
 const SERIAL_SYNCS: f64 = 3.0;
 const BATCH: usize = 64;
 const ROUNDS: usize = 5_000;
 const WAKE_UPS: u64 = 500;
-/// After this long without work a thread sleeps.
+/// Time without work after which a thread sleeps.
 const FALL_ASLEEP: Duration = Duration::from_micros(100);
-/// Measurements of speed run for this long, in rounds of which the median counts.
+/// Duration of each measurement of speed. The median of its rounds counts.
 const SPAN: Duration = Duration::from_millis(300);
 
 /// The disk to measure.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folder on the disk to measure; a file of 1 MiB is written there and removed
+    /// Folder on the disk to measure; the command writes a file of 1 MiB there and removes it
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// One JSON object instead of a table
+    /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// The speed of a machine. Each time is for one piece of the named work.
+/// The speed of a machine. Each time is for one unit of the named work.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Yardstick {
     /// SHA-256 of 1 MiB, in GB/s.
     pub sha256_gb_per_s: f64,
     /// BLAKE3 of 100 kB, in microseconds.
     pub blake3_100kb_us: f64,
-    /// Making an Ed25519 signature, in microseconds.
+    /// One Ed25519 signature, in microseconds.
     pub ed25519_sign_us: f64,
-    /// Checking one signature alone, in microseconds.
+    /// Check of one signature alone, in microseconds.
     pub ed25519_check_us: f64,
-    /// Checking one of 64 signatures of 64 keys together, in microseconds.
+    /// Check of one signature in a batch of 64 with 64 keys, in microseconds.
     pub ed25519_batch64_us: f64,
-    /// Which curve arithmetic runs here.
+    /// The curve arithmetic in use.
     pub ed25519_path: &'static str,
-    /// Writing 512 bytes to an old file and waiting for the disk, median, in milliseconds.
+    /// Median of a write of 512 bytes to an existing file with sync, in milliseconds.
     pub sync_512b_p50_ms: f64,
-    /// The same, 99th percentile.
+    /// 99th percentile of the same, in milliseconds.
     pub sync_512b_p99_ms: f64,
-    /// A byte over loopback and back between two threads, median, in microseconds.
+    /// Median of a round trip of one byte over loopback between two threads, in microseconds.
     pub loopback_round_trip_us: f64,
-    /// Waking a sleeping thread, median, in microseconds.
+    /// Median of the wake-up of a sleeping thread, in microseconds.
     pub wake_up_us: f64,
     /// Factors that translate figures of the reference machine.
     pub scale: Scale,
@@ -77,14 +77,14 @@ pub struct Yardstick {
 /// Factors that translate the floors to this machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Scale {
-    /// Multiply a throughput by this.
+    /// Factor of a throughput.
     pub throughput: f64,
-    /// Add this to a latency, in milliseconds.
+    /// Milliseconds to add to a latency.
     pub latency_added_ms: f64,
 }
 
 impl Scale {
-    /// From SHA-256 in GB/s and the median of a 512-byte sync in milliseconds.
+    /// Computes the factors from SHA-256 in GB/s and the median of a 512-byte sync in milliseconds.
     #[must_use]
     pub fn of(sha256_gb_per_s: f64, sync_ms: f64) -> Self {
         Self {
@@ -97,16 +97,16 @@ impl Scale {
 /// Runs the command.
 ///
 /// # Errors
-/// When the folder cannot be written to, or the machine refuses sockets or random bytes.
+/// Fails when the folder cannot be written, or when the machine refuses sockets or random bytes.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let yardstick = measure(&args.dir)?;
     if args.json { out::json(&yardstick) } else { out::line(yardstick.table().trim_fmt()) }
 }
 
-/// Measures this machine, and the disk of `dir`. Takes about three seconds.
+/// Measures this machine and the disk of `dir`, in about three seconds.
 ///
 /// # Errors
-/// When the folder cannot be written to, or the machine refuses sockets or random bytes.
+/// Fails when the folder cannot be written, or when the machine refuses sockets or random bytes.
 pub fn measure(dir: &Path) -> Result<Yardstick, Failure> {
     let fail = |what: &str, error: io::Error| Failure::run(format!("cannot measure {what}: {error}"));
     let mut syncs =
@@ -115,9 +115,7 @@ pub fn measure(dir: &Path) -> Result<Yardstick, Failure> {
     let data = vec![7; 1 << 20];
     let sha256 = repeat(1, || sha2::Sha256::digest(black_box(&data)));
     let hundred: Vec<u8> = data.iter().copied().take(100_000).collect();
-    let blake3 = repeat(10, || {
-        Digest::of(&quorate_types::digest::Context::new("quorate yardstick"), black_box(&hundred))
-    });
+    let blake3 = repeat(10, || Digest::of(&Context::new("quorate yardstick"), black_box(&hundred)));
     let signatures = Signatures::new()?;
     let sha256_gb_per_s = f64::from(1u32 << 20) / 1e9 / sha256.as_secs_f64();
     Ok(Yardstick {
@@ -139,8 +137,8 @@ impl Yardstick {
     fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        let mut row = |what: &str, value: String| {
-            table.add_row([what.to_owned(), value]);
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
         };
         row("SHA-256 of 1 MiB", format!("{:.2} GB/s", self.sha256_gb_per_s));
         row("BLAKE3 of 100 kB", format!("{:.1} us", self.blake3_100kb_us));
@@ -161,7 +159,7 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// The median time of one `work`, of rounds of `count`.
+/// Returns the median time of one `work`, measured in rounds of `count`.
 fn repeat<T>(count: u32, mut work: impl FnMut() -> T) -> Duration {
     let start = Instant::now();
     let mut rounds = Vec::new();
@@ -200,10 +198,6 @@ impl Signatures {
         Ok(Self { signers, keys, signatures })
     }
 
-    fn each(&self) -> impl Iterator<Item = (&VerifyKey, &Signature)> {
-        self.keys.iter().zip(&self.signatures)
-    }
-
     fn sign(&self) -> Duration {
         let mut signers = self.signers.iter().cycle();
         repeat(64, || signers.next().map(|signer| signer.sign(MESSAGE)))
@@ -218,7 +212,7 @@ impl Signatures {
         let mut ledger = Ledger::default();
         let whole = repeat(1, || {
             let mut batch = Batch::with_capacity(BATCH);
-            for (key, signature) in self.each() {
+            for (key, signature) in self.keys.iter().zip(&self.signatures) {
                 batch.push(key, MESSAGE, signature);
             }
             batch.check(&mut ledger)
@@ -246,12 +240,12 @@ fn loopback() -> io::Result<Duration> {
         times.push(begin.elapsed());
     }
     drop(near);
-    // It ends because its connection has.
+    // The thread ends with its connection.
     let _ = echo.join();
     Ok(percentile(&mut times, 50))
 }
 
-/// From waking a thread that sleeps until it runs.
+/// Measures the time from waking a sleeping thread until it runs.
 fn wake_up() -> Duration {
     let start = Instant::now();
     let since_start = move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -267,7 +261,7 @@ fn wake_up() -> Duration {
     });
     let mut times = Vec::new();
     for round in 1..=WAKE_UPS {
-        // Until the other has certainly gone to sleep.
+        // Wait until the other thread sleeps.
         let pause = Instant::now();
         while pause.elapsed() < FALL_ASLEEP {
             std::hint::spin_loop();
@@ -281,7 +275,7 @@ fn wake_up() -> Duration {
         }
         times.push(Duration::from_nanos(woken.load(Ordering::Acquire).saturating_sub(begin)));
     }
-    // It has counted as far as this thread.
+    // The thread has finished all rounds.
     let _ = sleeper.join();
     percentile(&mut times, 50)
 }
@@ -309,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_measurement_gives_a_figure_and_leaves_nothing_behind() {
+    fn measurements_are_positive_and_leave_no_files() {
         let folder = tempfile::tempdir().unwrap();
         let yardstick = measure(folder.path()).unwrap();
         let json = serde_json::to_value(&yardstick).unwrap();

@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The commands, each with a file or folder of its own.
 
 pub mod demo;
 pub mod exam;
@@ -8,6 +8,7 @@ pub mod load;
 mod load_bar;
 pub mod machine;
 mod names;
+mod own_cluster;
 mod run_folder;
 mod seeds;
 pub mod service_sim;

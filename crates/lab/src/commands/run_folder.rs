@@ -3,16 +3,16 @@
 use quorate_node::exit::Failure;
 use std::path::{Path, PathBuf};
 
-/// A folder below the system's temporary folder; it is removed at the end unless it is kept.
+/// A folder below the system's temporary folder, which is removed at the end unless it is kept.
 pub(super) struct RunFolder {
     path: PathBuf,
     keep: bool,
 }
 
 impl RunFolder {
-    /// A folder that does not exist yet, named after the command that uses it.
-    pub(super) fn new(user: &str, keep: bool) -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("quorate-{user}-{}", std::process::id()));
+    /// Chooses a folder, named after the command that uses it. The folder must not exist yet.
+    pub(super) fn new(command: &str, keep: bool) -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("quorate-{command}-{}", std::process::id()));
         if path.exists() {
             return Err(Failure::run(format!("{} exists already; remove it", path.display())));
         }

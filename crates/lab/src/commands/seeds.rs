@@ -1,8 +1,9 @@
-//! Many runs side by side, each named by a seed: how far it is, and what all of them came to.
+//! Many runs on all cores, each named by a seed: their progress, and the total of their results.
 
 use super::workers::{WorkProgress, share};
 use quorate_consensus::Entry;
 use quorate_sim::Report;
+use quorate_types::digest::Context;
 use quorate_types::{Digest, DigestWriter};
 use serde::Serialize;
 use std::any::Any;
@@ -24,19 +25,22 @@ impl FromStr for Seeds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| {
-            text.parse::<u64>()
-                .map_err(|_| format!("expected a number of seeds or a range like 100..200, not {text:?}"))
-        };
-        let range = match text.split_once("..") {
-            Some((from, to)) => number(from)?..number(to)?,
-            None => 0..number(text)?,
-        };
-        if range.is_empty() { Err("no seed lies in this range".to_owned()) } else { Ok(Self(range)) }
+        let whole = format!("0..{text}");
+        parse_range(if text.contains("..") { text } else { &whole }).map(Self).ok_or_else(|| {
+            format!("expected a number of seeds above 0 or a range like 100..200, not {text:?}")
+        })
     }
 }
 
-#[derive(Serialize)]
+/// Reads a range of numbers with at least one number in it, like `100..200`.
+pub(super) fn parse_range(text: &str) -> Option<Range<u64>> {
+    let (from, to) = text.split_once("..")?;
+    let range = from.parse().ok()?..to.parse().ok()?;
+    (!range.is_empty()).then_some(range)
+}
+
+/// The summary of many runs.
+#[derive(Clone, Default, Serialize)]
 pub(super) struct SeedsSummary {
     pub(super) protocol: &'static str,
     pub(super) n: usize,
@@ -59,39 +63,39 @@ pub(super) struct SeedsSummary {
     pub(super) modes: BTreeMap<&'static str, u64>,
 }
 
-/// `2 mute, 1 twin`.
+/// Formats counts: `2 mute, 1 twin`.
 pub(super) fn counted(counts: &BTreeMap<&'static str, u64>) -> String {
     let each: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
     if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
-/// The report of a run, or the reason why it cannot be.
-pub(super) type Run = Result<Report, String>;
+/// The report of a run, or the reason why the run is impossible.
+pub(super) type RunResult = Result<Report, String>;
 
 /// Options of many runs.
 pub(super) struct RunOptions<'a> {
     /// Number of earlier failures.
     pub(super) failed_before: u64,
-    /// A failure does not end it.
+    /// Whether the runs continue after a failure.
     pub(super) keep_going: bool,
-    /// The command that repeats one of them.
+    /// Returns the command that repeats a run.
     pub(super) again: &'a (dyn Fn(u64) -> String + Sync),
 }
 
-/// Many runs, on all cores.
-pub(super) fn many(
-    how: &RunOptions<'_>,
+/// Runs all seeds on all cores.
+pub(super) fn run_seeds(
+    options: &RunOptions<'_>,
     progress: &mut WorkProgress,
     seeds: Range<u64>,
-    run: impl Fn(u64) -> Run + Sync,
-) -> Total {
+    run: impl Fn(u64) -> RunResult + Sync,
+) -> SeedsTotal {
     let Range { start, end } = seeds;
     let stop = AtomicBool::new(false);
-    let mut total = Total::default();
-    // A world that cannot even be made is a failure like any other.
+    let mut total = SeedsTotal::default();
+    // A panic is a failure of its seed.
     let run = |place: u64| {
         let ran = catch_unwind(AssertUnwindSafe(|| run(start.saturating_add(place))));
-        ran.unwrap_or_else(|what| Err(format!("panics: {}", words(what.as_ref()))))
+        ran.unwrap_or_else(|panic| Err(format!("panics: {}", message(panic.as_ref()))))
     };
     share(end.saturating_sub(start), &stop, run, |place, report| {
         let seed = start.saturating_add(place);
@@ -99,87 +103,75 @@ pub(super) fn many(
             Ok(report) => total.add(seed, &report),
             Err(why) => total.fail(seed, format!("seed {seed}: {why}")),
         }
-        if let Some(what) = total.failures.get(&seed) {
+        if let Some(failure) = total.failures.get(&seed) {
             if total.failures.len() <= SHOWN_MAX {
-                progress.say(&format!("{what}\n    again: {}", (how.again)(seed)));
+                progress.print(&format!("{failure}\n    again: {}", (options.again)(seed)));
             }
-            stop.store(!how.keep_going, Ordering::Relaxed);
+            stop.store(!options.keep_going, Ordering::Relaxed);
         }
-        progress.step(1, how.failed_before.saturating_add(total.failures()));
+        progress.step(1, options.failed_before.saturating_add(total.failures()));
     });
     total
 }
 
-/// The text of a panic.
-fn words(what: &(dyn Any + Send)) -> &str {
-    let text = what.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| what.downcast_ref::<&str>().copied()).unwrap_or("something")
+/// Returns the message of a panic.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text")
 }
 
-/// The results of all runs, whatever the order in which they ended.
+/// The results of all runs, independent of the order in which they ended.
 #[derive(Default)]
-pub(super) struct Total {
-    seeds: u64,
-    requests: u64,
+pub(super) struct SeedsTotal {
+    /// Sums of the counts; the other fields are set at the end.
+    sums: SeedsSummary,
     virtual_ns: u64,
     hashes: BTreeMap<u64, Digest>,
     failures: BTreeMap<u64, String>,
-    lied_to: u64,
-    byzantine: BTreeMap<&'static str, u64>,
-    faults: BTreeMap<&'static str, u64>,
-    felt: BTreeMap<&'static str, u64>,
-    modes: BTreeMap<&'static str, u64>,
 }
 
-impl Total {
+impl SeedsTotal {
     pub(super) fn add(&mut self, seed: u64, report: &Report) {
-        self.seeds = self.seeds.saturating_add(1);
-        self.requests = self.requests.saturating_add(report.requests);
+        let sums = &mut self.sums;
+        sums.seeds = sums.seeds.saturating_add(1);
+        sums.requests = sums.requests.saturating_add(report.requests);
+        sums.lied_to = sums.lied_to.saturating_add(u64::from(!report.byzantine.is_empty()));
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);
         if let Some(bound) = report.bound {
-            let count = self.modes.entry(bound.mode()).or_default();
-            *count = count.saturating_add(1);
+            count(&mut sums.modes, bound.mode(), 1);
         }
-        self.lied_to = self.lied_to.saturating_add(u64::from(!report.byzantine.is_empty()));
-        for kind in report.byzantine.values() {
-            let count = self.byzantine.entry(kind.name()).or_default();
-            *count = count.saturating_add(1);
-        }
-        for (fault, more) in &report.faults {
-            let count = self.faults.entry(fault.name()).or_default();
-            *count = count.saturating_add(u64::from(*more));
-        }
-        for (fault, more) in &report.felt {
-            let count = self.felt.entry(fault.name()).or_default();
-            *count = count.saturating_add(*more);
-        }
+        report.byzantine.values().for_each(|host| count(&mut sums.byzantine, host.name(), 1));
+        report
+            .faults
+            .iter()
+            .for_each(|(fault, more)| count(&mut sums.faults, fault.name(), u64::from(*more)));
+        report.felt.iter().for_each(|(fault, more)| count(&mut sums.felt, fault.name(), *more));
         if report.failure.is_some() {
             self.failures.insert(seed, report.to_string());
         }
     }
 
-    fn fail(&mut self, seed: u64, what: String) {
-        self.seeds = self.seeds.saturating_add(1);
-        self.failures.insert(seed, what);
+    fn fail(&mut self, seed: u64, failure: String) {
+        self.sums.seeds = self.sums.seeds.saturating_add(1);
+        self.failures.insert(seed, failure);
     }
 
-    /// Number of failures.
+    /// Returns the number of failures.
     pub(super) fn failures(&self) -> u64 {
         u64::try_from(self.failures.len()).unwrap_or(u64::MAX)
     }
 
     pub(super) fn first_failure(&self) -> Option<(u64, &str)> {
-        self.failures.first_key_value().map(|(seed, what)| (*seed, what.as_str()))
+        self.failures.first_key_value().map(|(seed, failure)| (*seed, failure.as_str()))
     }
 
     pub(super) fn summary(&self, entry: &'static Entry, n: Option<usize>, begun: Instant) -> SeedsSummary {
-        // One run's own hash; of several, the hash of theirs in the order of their seeds.
+        // One run has its own hash; several runs have the hash of their hashes, in the order of seeds.
         let hash = match self.hashes.values().next() {
             Some(only) if self.hashes.len() == 1 => *only,
             _ => {
-                let mut writer =
-                    DigestWriter::new(&quorate_types::digest::Context::new("quorate simulation traces v1"));
+                let mut writer = DigestWriter::new(&Context::new("quorate simulation traces v1"));
                 for hash in self.hashes.values() {
                     writer.update(&hash.0);
                 }
@@ -188,20 +180,19 @@ impl Total {
         };
         SeedsSummary {
             protocol: entry.spec.name.as_str(),
-            n: n.unwrap_or_else(|| quorate_sim::smallest(entry, 1)),
-            seeds: self.seeds,
+            n: n.unwrap_or_else(|| entry.smallest(1)),
             failures: self.failures(),
             virtual_seconds: Duration::from_nanos(self.virtual_ns).as_secs_f64(),
-            requests: self.requests,
             seconds: begun.elapsed().as_secs_f64(),
             trace_hash: hash.to_string(),
-            byzantine: self.byzantine.clone(),
-            lied_to: self.lied_to,
-            faults: self.faults.clone(),
-            felt: self.felt.clone(),
-            modes: self.modes.clone(),
+            ..self.sums.clone()
         }
     }
+}
+
+fn count(counts: &mut BTreeMap<&'static str, u64>, name: &'static str, more: u64) {
+    let sum = counts.entry(name).or_default();
+    *sum = sum.saturating_add(more);
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! `sim` of a program that serves an application of its own: the service inside simulated replicas, seed by seed.
+//! `sim` of a program with an application of its own: the service inside simulated replicas, for each seed.
 
 use crate::commands::seeds::Seeds;
-use crate::service_load::ServiceMix;
-use crate::service_sim::{self, Tally};
+use crate::service_load::ServiceLoad;
+use crate::service_sim::{self, ServiceWork};
 use quorate_consensus::Entry;
 use quorate_node::config::{choice, protocol_names};
 use quorate_node::exit::Failure;
@@ -23,30 +23,30 @@ pub struct Args {
     /// One seed
     #[arg(long)]
     seed: Option<u64>,
-    /// One JSON object at the end instead of text
+    /// Print one JSON object at the end instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// Runs the seeds, until one fails.
+/// Runs the seeds until one fails.
 ///
 /// # Errors
-/// When the service is not deterministic, a snapshot is not its state, or an oracle of the simulator finds something.
-pub fn run(args: &Args, service: Service, mix: ServiceMix) -> Result<(), Failure> {
+/// Fails when the service is not deterministic, when a snapshot differs from its state, or when an oracle fires.
+pub fn run(args: &Args, service: Service, load: &'static dyn ServiceLoad) -> Result<(), Failure> {
     let seeds = match args.seed {
         Some(seed) => seed..seed.saturating_add(1),
         None => args.seeds.0.clone(),
     };
     let count = seeds.end.saturating_sub(seeds.start);
-    let mut total = Tally::default();
+    let mut total = ServiceWork::default();
     for seed in seeds {
-        let run = || service_sim::run(args.protocol, service, mix, seed);
-        // The panic itself has written its place to the error stream.
+        let run = || service_sim::run(args.protocol, service, load, seed);
+        // The panic has printed its place.
         let ran =
             catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("the service panics".to_owned()));
         total.add(ran.map_err(|finding| Failure::run(format!("seed {seed}: {finding}")))?);
     }
-    let Tally { operations, snapshots, restarts } = total;
+    let ServiceWork { operations, snapshots, restarts } = total;
     if args.json {
         return out::json(&json!({
             "seeds": count, "operations": operations, "snapshots": snapshots, "restarts": restarts

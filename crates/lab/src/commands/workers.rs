@@ -8,11 +8,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two lines about progress, where there is no terminal.
+/// Time between two lines about progress without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Does the pieces of work 0 up to `count` on all cores, and hands each result to `done` in the order of completion. No
-/// further piece is begun once `stop` is set; `work` may read it too.
+/// Does `count` pieces of work, from 0 on, on all cores. Each result goes to `done`, in the order of completion. No further
+/// piece begins once `stop` is set; `work` may read `stop` too.
 pub(super) fn share<T: Send>(
     count: u64,
     stop: &AtomicBool,
@@ -41,12 +41,12 @@ pub(super) fn share<T: Send>(
     });
 }
 
-/// The progress of the work: a bar at a terminal, a line every ten seconds elsewhere, nothing for programs.
+/// The progress of the work: a bar at a terminal, a line every ten seconds without one, nothing for programs.
 pub(super) struct WorkProgress {
     bar: ProgressBar,
-    /// The name of the pieces.
+    /// The name of the pieces, in the plural.
     unit: &'static str,
-    /// Time of the last line, where lines are printed.
+    /// Time of the last line, if lines are printed.
     last_line: Option<Instant>,
 }
 
@@ -57,7 +57,7 @@ impl WorkProgress {
         }
         let bar = ProgressBar::new(count);
         let template = format!("{{bar:40}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left, {{msg}}");
-        // A style that does not parse would be a mistake in the line above; the plain bar does as well.
+        // The style above is valid; the plain bar is the fallback.
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
@@ -76,7 +76,7 @@ impl WorkProgress {
     }
 
     /// Prints a text for people at once.
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn print(&self, text: &str) {
         self.bar.suspend(|| eprintln!("{text}"));
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_piece_is_done_once_and_none_after_a_stop() {
+    fn pieces_are_done_once_and_none_after_a_stop() {
         let (stop, mut seen) = (AtomicBool::new(false), BTreeSet::new());
         share(
             100,
@@ -102,6 +102,11 @@ mod tests {
             |number, result| assert!(seen.insert(number) && result == number * 2),
         );
         assert_eq!(seen.len(), 100);
-        share(100, &AtomicBool::new(true), |_| (), |number, ()| panic!("{number} was not to be begun"));
+        share(
+            100,
+            &AtomicBool::new(true),
+            |_| (),
+            |number, ()| panic!("piece {number} has begun after the stop"),
+        );
     }
 }

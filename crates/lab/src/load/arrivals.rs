@@ -1,15 +1,15 @@
-//! When requests are due.
+//! The times at which requests are due.
 
 use super::numbers::{float, nanos};
 use super::options::{LoadOptions, Pace};
 use quorate_types::Time;
 use std::time::Duration;
 
-/// Requests that are due together or one after the other: since when, and how many.
+/// Requests that are due together or one after the other: the due time of each group, and its size.
 pub(super) type Due = Vec<(Time, u32)>;
 
 impl LoadOptions {
-    /// Requests that an open loop has due in the measured time; `None` of a closed one.
+    /// Returns the number of requests that an open loop has due in the measured time; `None` for a closed loop.
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         if matches!(self.pace, Pace::Closed { .. }) {
@@ -20,7 +20,7 @@ impl LoadOptions {
         Some(Arrivals::new(self.pace, Time::ZERO, end, self.most()).left(warm).1)
     }
 
-    /// Requests of the whole run at most.
+    /// Returns the largest number of requests of the whole run.
     pub(super) fn most(&self) -> u64 {
         if self.presign > 0 { u64::try_from(self.presign).unwrap_or(u64::MAX) } else { u64::MAX }
     }
@@ -33,14 +33,14 @@ pub(super) struct Arrivals {
     end: Time,
     /// Requests handed out so far.
     count: u64,
-    /// Open loop: requests of the whole run.
+    /// Requests of the whole run of an open loop.
     total: u64,
-    /// Handed out and given back: they come again first.
+    /// Requests that were handed out and put back; they are handed out first.
     back: Option<Due>,
 }
 
 impl Arrivals {
-    /// Requests that are due from `begin` on and before `end`, at most so many.
+    /// Creates the requests that are due from `begin` on and before `end`, at most `most` of them.
     pub(super) fn new(pace: Pace, begin: Time, end: Time, most: u64) -> Self {
         let mut arrivals = Self { pace, begin, end, count: 0, total: 0, back: None };
         arrivals.total = arrivals.due_before(end).min(most);
@@ -57,11 +57,11 @@ impl Arrivals {
         }
     }
 
-    /// Open loop: how many requests are due before this moment.
+    /// Returns the number of requests of an open loop that are due before this moment.
     fn due_before(&self, moment: Time) -> u64 {
         let Pace::Open { rate } = self.pace else { return 0 };
         let mut count = whole(Duration::from_nanos(moment.since(self.begin)).as_secs_f64() * rate);
-        // What was lost in rounding.
+        // The estimate may be rounded; the due times decide.
         while count > 0 && self.at(count.saturating_sub(1)) >= moment {
             count = count.saturating_sub(1);
         }
@@ -71,7 +71,7 @@ impl Arrivals {
         count
     }
 
-    /// The next bundle, if it is time for one. The last one of an open loop may be smaller.
+    /// Returns the next bundle if one is due. The last bundle of an open loop may be smaller.
     pub(super) fn next(&mut self, now: Time, bundle: u32, in_flight: usize) -> Option<Due> {
         match self.pace {
             Pace::Closed { in_flight: most } => {
@@ -93,25 +93,25 @@ impl Arrivals {
         }
     }
 
-    /// There was no room: the same requests are still due, and grow old.
+    /// Takes back requests for which there was no room. They stay due since the same time.
     pub(super) fn put_back(&mut self, due: Due) {
         if matches!(self.pace, Pace::Open { .. }) {
             self.back = Some(due);
         }
     }
 
-    /// From now on nothing more is due.
+    /// Ends the run now: no further request becomes due.
     pub(super) fn close(&mut self, now: Time) {
         self.end = self.end.min(now);
         self.total = self.total.min(self.count);
     }
 
-    /// Whether requests are left that have not been handed out.
-    pub(super) fn is_owing(&self) -> bool {
+    /// Whether requests remain that have not been handed out.
+    pub(super) fn has_remaining(&self) -> bool {
         self.back.is_some() || self.count < self.total
     }
 
-    /// Open loop: how many requests are left, and how many of them are due from `warm` on.
+    /// Returns the number of remaining requests of an open loop, and the number of those due from `warm` on.
     pub(super) fn left(&self, warm: Time) -> (u64, u64) {
         let back = self.back.iter().flatten();
         let (mut all, mut counted) = (0u64, 0u64);
@@ -126,7 +126,7 @@ impl Arrivals {
         )
     }
 
-    /// Returns the time for which nothing new can be sent, unless an answer makes room.
+    /// Returns the time until the next request is due. An answer may make room earlier.
     pub(super) fn wait(&self, now: Time) -> Duration {
         match self.pace {
             Pace::Open { .. } if self.back.is_none() && self.count < self.total => {

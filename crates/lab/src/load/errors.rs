@@ -6,34 +6,30 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Sent, and without an answer when the run ended.
+/// The kind of a request that was sent and had no answer when the run ended.
 pub(super) const NO_ANSWER: &str = "NoAnswer";
-/// Due, and never sent for want of room.
+/// The kind of a request that was due and never sent, because there was no room.
 pub(super) const NOT_SENT: &str = "NotSent";
-/// Signed before the run for a session that was lost in it.
+/// The kind of a request that was signed before the run for a session that was lost in it.
 pub(super) const SESSION_LOST: &str = "SessionLost";
 
 /// Bytes of a result that is an error.
 const ERROR_BYTES: usize = 2;
 
-/// Numbers of failed requests, by kind: the name of the store's error in the answer, the name of the client's failure, or
-/// a name of the generator's.
+/// Numbers of failed requests, by kind. A kind is the name of the store's error in the answer, the name of the client's
+/// failure, or a name that the generator gives.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct Errors(BTreeMap<String, u64>);
 
 impl Errors {
-    /// More of a kind.
+    /// Adds errors of one kind.
     pub(super) fn add(&mut self, kind: &str, count: u64) {
         if count == 0 {
             return;
         }
-        match self.0.get_mut(kind) {
-            Some(sum) => *sum = sum.saturating_add(count),
-            None => {
-                self.0.insert(kind.to_owned(), count);
-            }
-        }
+        let sum = self.0.entry(kind.to_owned()).or_default();
+        *sum = sum.saturating_add(count);
     }
 
     /// Number of errors of a kind.
@@ -42,32 +38,24 @@ impl Errors {
         self.0.get(kind).copied().unwrap_or(0)
     }
 
-    /// Number of scenarios.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.0.values().fold(0, |sum, count| sum.saturating_add(*count))
-    }
-
     #[cfg(test)]
     pub(super) fn kinds(&self) -> Vec<(&str, u64)> {
         self.0.iter().map(|(kind, count)| (kind.as_str(), *count)).collect()
     }
 }
 
-/// `11 NoRoom, 2 TooLarge`; `none`.
+/// Lists kinds with their numbers: `11 NoRoom, 2 TooLarge`, or `none`.
 impl fmt::Display for Errors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("none");
         }
-        for (at, (kind, count)) in self.0.iter().enumerate() {
-            write!(f, "{}{count} {kind}", if at == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+        let each: Vec<String> = self.0.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        f.write_str(&each.join(", "))
     }
 }
 
-/// The error that a result of the store is, if it is one. Looks at nothing that is longer than an error.
+/// Returns the error that a result of the store is, if it is one. A longer result is not decoded.
 pub(super) fn error_of(result: &[u8]) -> Option<KvError> {
     if result.len() != ERROR_BYTES {
         return None;
@@ -83,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_of_the_store_is_seen_and_nothing_else() {
+    fn errors_of_the_store_are_recognised() {
         for error in
             [KvError::Malformed, KvError::NotANumber, KvError::Overflow, KvError::NoRoom, KvError::NotAQuery]
         {
@@ -105,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_named_with_their_counts() {
+    fn errors_are_listed_by_kind_with_counts() {
         let mut errors = Errors::default();
-        assert_eq!((errors.to_string().as_str(), errors.total()), ("none", 0));
+        assert_eq!(errors.to_string(), "none");
         for (kind, count) in [("TooLarge", 2), ("NoRoom", 5), ("NoRoom", 6), ("Never", 0)] {
             errors.add(kind, count);
         }
-        assert_eq!((errors.to_string().as_str(), errors.total()), ("11 NoRoom, 2 TooLarge", 13));
+        assert_eq!(errors.to_string(), "11 NoRoom, 2 TooLarge");
         assert_eq!((errors.of("NoRoom"), errors.of("Never")), (11, 0));
     }
 }

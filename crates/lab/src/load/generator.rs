@@ -1,12 +1,12 @@
-//! The generator: it sends requests when they are due, and meters the answers.
+//! The load generator, which sends requests when they are due, and meters the answers.
 
 use super::arrivals::{Arrivals, Due};
 use super::errors::{NO_ANSWER, SESSION_LOST};
 use super::meter::Meter;
 use super::numbers::nanos;
 use super::options::{LoadError, LoadOptions, PATIENCE, STATUS_PATIENCE};
-use super::summary::Summary;
-use super::watch::{Next, Progress, Watch};
+use super::progress::{Next, Progress, Watch};
+use super::summary::LoadSummary;
 use super::workload::Workload;
 use quorate_client::core::{Answer, Event, Failure, Prepared, SubmitError};
 use quorate_client::driver::{ClientPool, CoreId, PoolEvent};
@@ -17,20 +17,21 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-/// A bundle without an answer.
+/// A bundle that waits for its answer.
 #[derive(Default)]
 pub(super) struct Flight {
-    /// Times at which its requests should have been sent.
+    /// The due times of its requests.
     due: Due,
     pub(super) calls: Vec<Call>,
 }
 
-/// The fate of a bundle that was to be sent.
+/// The result of an attempt to send a bundle.
 enum Sent {
+    /// The bundle was sent, with this number of requests.
     Yes(usize),
-    /// No room: the same requests are sent later.
+    /// There is no room: the same requests are sent later.
     Full,
-    /// It can never be sent.
+    /// The bundle can never be sent.
     Never,
 }
 
@@ -44,7 +45,7 @@ pub struct Generator {
     pub(super) flights: BTreeMap<(CoreId, u64), Flight>,
     pub(super) prepared: VecDeque<(CoreId, Prepared, u32)>,
     pub(super) in_flight: usize,
-    pub(super) told: Vec<PoolEvent>,
+    pub(super) events: Vec<PoolEvent>,
     pub(super) statuses: HashMap<ReplicaId, Value>,
     pub(super) history: History,
     pub(super) meter: Meter,
@@ -56,7 +57,7 @@ impl Generator {
     /// Connects, registers the clients' keys through the admin key, and opens their sessions.
     ///
     /// # Errors
-    /// When the cluster does not do its part in time.
+    /// Fails when the cluster does not connect, register the keys and open the sessions in time.
     pub fn connect(pool: ClientPool, admin: SigningKey, options: LoadOptions) -> Result<Self, LoadError> {
         let workload = Workload::new(options.mix.clone(), options.seed, options.clients);
         let mut generator = Self {
@@ -67,7 +68,7 @@ impl Generator {
             flights: BTreeMap::new(),
             prepared: VecDeque::new(),
             in_flight: 0,
-            told: Vec::new(),
+            events: Vec::new(),
             statuses: HashMap::new(),
             history: History::default(),
             meter: Meter::new(Time::ZERO, Time::ZERO, Time::ZERO),
@@ -88,7 +89,7 @@ impl Generator {
             let id = self.next_core();
             let count = bundle.min(u32::try_from(left).unwrap_or(u32::MAX));
             let operations: Vec<Vec<u8>> =
-                (0..count).map(|_| self.workload.next(self.turn).encoded().to_vec()).collect();
+                (0..count).map(|_| self.workload.next(self.turn).to_vec()).collect();
             let Some(core) = self.pool.core(id) else { break };
             let prepared = core
                 .prepare(operations.iter().map(Vec::as_slice))
@@ -104,11 +105,11 @@ impl Generator {
         self.cores.get(self.turn).copied().unwrap_or(CoreId(0))
     }
 
-    /// Offers the load, waits for what is in flight, and sums up.
+    /// Offers the load, waits for requests in flight, and returns the summary.
     ///
     /// # Errors
-    /// When the driver fails or the cluster takes no such requests.
-    pub fn run(&mut self, watch: &mut dyn Watch) -> Result<Summary, LoadError> {
+    /// Fails when the driver fails or the cluster refuses such requests.
+    pub fn run(&mut self, watch: &mut Watch<'_>) -> Result<LoadSummary, LoadError> {
         let begin = self.pool.now();
         let warm = begin.plus(nanos(self.options.warmup));
         let end = warm.plus(nanos(self.options.seconds));
@@ -116,7 +117,7 @@ impl Generator {
         let presigned = self.options.presign > 0;
         let mut arrivals = Arrivals::new(self.options.pace, begin, end, self.options.most());
         let mut is_warm = false;
-        let mut look_at = begin;
+        let mut report_at = begin;
         while self.pool.now() < end && !(presigned && self.prepared.is_empty() && self.in_flight == 0) {
             let now = self.pool.now();
             if !is_warm && now >= warm {
@@ -124,9 +125,9 @@ impl Generator {
                 self.ask_all();
             }
             self.step(&mut arrivals)?;
-            if now >= look_at {
-                look_at = now.plus(100_000_000);
-                if self.show(watch, begin, end)? == Next::End {
+            if now >= report_at {
+                report_at = now.plus(100_000_000);
+                if self.report(watch, begin, end)? == Next::End {
                     arrivals.close(self.pool.now());
                     break;
                 }
@@ -138,22 +139,22 @@ impl Generator {
         self.drain(&mut arrivals, asked, watch, (begin, end))?;
         let (all, counted) = arrivals.left(warm);
         self.meter.unsent(all, counted);
-        Ok(Summary::new(&self.options, &self.meter, &before, &self.statuses))
+        Ok(LoadSummary::new(&self.options, &self.meter, &before, &self.statuses))
     }
 
-    /// Offers what is due, and takes what has come.
+    /// Sends requests that are due, and handles events.
     fn step(&mut self, arrivals: &mut Arrivals) -> Result<(), LoadError> {
         let now = self.pool.now();
         self.offer(now, arrivals)?;
         let wait = arrivals.wait(now).min(Duration::from_millis(20));
-        self.pool.poll(wait, &mut self.told)?;
+        self.pool.poll(wait, &mut self.events)?;
         self.take_answers();
         Ok(())
     }
 
-    fn show(&mut self, watch: &mut dyn Watch, begin: Time, end: Time) -> Result<Next, LoadError> {
+    fn report(&mut self, watch: &mut Watch<'_>, begin: Time, end: Time) -> Result<Next, LoadError> {
         let progress = self.progress(begin, end);
-        match watch.look(&progress) {
+        match watch(&progress) {
             Next::Stop => Err(LoadError::Stopped),
             next => Ok(next),
         }
@@ -165,13 +166,13 @@ impl Generator {
             gap: Duration::from_nanos(std::mem::take(&mut self.meter.gap_ns)),
             elapsed: Duration::from_nanos(now.since(begin)),
             planned: Duration::from_nanos(end.since(begin)),
-            sent: self.meter.sent,
-            acknowledged: self.meter.acknowledged,
+            sent: self.meter.counts.sent,
+            acknowledged: self.meter.counts.acknowledged,
             silent: Duration::from_nanos(now.since(self.meter.last_reply)),
         }
     }
 
-    /// Submits everything whose time has come.
+    /// Submits all bundles that are due.
     fn offer(&mut self, now: Time, arrivals: &mut Arrivals) -> Result<(), LoadError> {
         let bundle = self.options.bundle.unwrap_or(1).max(1);
         while let Some(due) = arrivals.next(now, bundle, self.in_flight) {
@@ -193,7 +194,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Submits one bundle (or, where bundles form by themselves, one request).
+    /// Submits one bundle, or one request if the client forms the bundles.
     fn submit(&mut self, now: Time, due: &Due) -> Result<Sent, LoadError> {
         if self.options.presign > 0 {
             return Ok(self.submit_prepared(now, due));
@@ -205,7 +206,7 @@ impl Generator {
         let Some(core) = self.pool.core(id) else { return Ok(Sent::Full) };
         let submitted = if self.options.bundle.is_none() {
             let operation = self.workload.next(turn);
-            let submitted = core.submit(now, operation.encoded());
+            let submitted = core.submit(now, operation);
             if self.options.history && submitted.is_ok() {
                 calls.extend(self.workload.describe(turn, now));
             }
@@ -214,7 +215,7 @@ impl Generator {
             let mut encoded = Vec::new();
             let mut ends = Vec::new();
             for _ in 0..requests {
-                encoded.extend_from_slice(self.workload.next(turn).encoded());
+                encoded.extend_from_slice(self.workload.next(turn));
                 ends.push(encoded.len());
                 if self.options.history {
                     calls.extend(self.workload.describe(turn, now));
@@ -235,7 +236,7 @@ impl Generator {
                 flight.calls.append(&mut calls);
                 Ok(Sent::Yes(usize::try_from(requests).unwrap_or(usize::MAX)))
             }
-            // A session that was lost is opened again: what is due grows old meanwhile.
+            // A lost session is opened again. The requests stay due since the same time.
             Err(SubmitError::Full | SubmitError::NoSession) => {
                 self.workload.undo(turn, requests);
                 Ok(Sent::Full)
@@ -257,26 +258,28 @@ impl Generator {
                 self.prepared.push_front((id, prepared, requests));
                 Sent::Full
             }
-            // Signed for a session that is gone.
+            // The bundle was signed for a session that was lost.
             Err(_) => Sent::Never,
         }
     }
 
     pub(super) fn take_answers(&mut self) {
         let now = self.pool.now();
-        let mut told = std::mem::take(&mut self.told);
-        for event in told.drain(..) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
             match event {
                 PoolEvent::Client(id, Event::Done { bundle, answer, requests, repeats, .. }) => {
                     self.done(now, (id, bundle), &answer, requests);
-                    self.meter.repeats = self.meter.repeats.saturating_add(u64::from(repeats));
+                    let counts = &mut self.meter.counts;
+                    counts.repeats = counts.repeats.saturating_add(u64::from(repeats));
                 }
                 PoolEvent::Client(id, Event::Failed { bundle, requests, why }) => {
                     self.failed((id, bundle), requests, why);
                 }
                 PoolEvent::Client(id, Event::SessionLost | Event::OpenFailed(_)) => {
-                    // A session that is gone is opened anew; what it had in flight has failed already.
-                    self.meter.sessions_lost = self.meter.sessions_lost.saturating_add(1);
+                    // A lost session is opened again. Its bundles in flight have failed already.
+                    let counts = &mut self.meter.counts;
+                    counts.sessions_lost = counts.sessions_lost.saturating_add(1);
                     if self.pool.reopen(id).is_err() {
                         tracing::warn!("a session could not be opened again");
                     }
@@ -287,7 +290,7 @@ impl Generator {
                 PoolEvent::Client(_, Event::Opened(_)) => {}
             }
         }
-        self.told = told;
+        self.events = events;
     }
 
     fn done(&mut self, now: Time, key: (CoreId, u64), answer: &Answer, requests: u32) {
@@ -319,33 +322,33 @@ impl Generator {
         }
     }
 
-    /// Sends what was due and found no room, and waits for what is in flight and for the statuses.
+    /// Sends due requests that found no room, and waits for requests in flight and for statuses.
     fn drain(
         &mut self,
         arrivals: &mut Arrivals,
         asked: usize,
-        watch: &mut dyn Watch,
+        watch: &mut Watch<'_>,
         (begin, end): (Time, Time),
     ) -> Result<(), LoadError> {
         let stopped = self.pool.now();
         loop {
             let waited = self.pool.now().since(stopped);
-            let owes = (arrivals.is_owing() || self.in_flight > 0) && waited < nanos(PATIENCE);
-            let asks = self.statuses.len() < asked && waited < nanos(STATUS_PATIENCE);
-            if !owes && !asks {
+            let has_requests = (arrivals.has_remaining() || self.in_flight > 0) && waited < nanos(PATIENCE);
+            let has_statuses = self.statuses.len() < asked && waited < nanos(STATUS_PATIENCE);
+            if !has_requests && !has_statuses {
                 break;
             }
             self.step(arrivals)?;
-            self.show(watch, begin, end)?;
+            self.report(watch, begin, end)?;
         }
-        self.meter.finish(self.pool.now(), arrivals.is_owing() || self.in_flight > 0);
+        self.meter.finish(self.pool.now(), arrivals.has_remaining() || self.in_flight > 0);
         self.give_up_all();
         Ok(())
     }
 
     pub(super) fn give_up_all(&mut self) {
         self.in_flight = 0;
-        // One client's story tells the cause; the others have the same.
+        // The attempts of one client show the cause. It is the same for the others.
         if let Some((id, _)) = self.flights.keys().next().copied()
             && let Some(core) = self.pool.core(id)
         {
@@ -356,33 +359,33 @@ impl Generator {
         }
     }
 
-    /// Asks every replica for its status. Returns of how many an answer is to be expected.
+    /// Requests the status of every replica. Returns the number of expected answers.
     fn ask_all(&mut self) -> usize {
         let n = u16::try_from(self.pool.settings().n).unwrap_or(u16::MAX);
         self.statuses.clear();
         (0..n).filter(|id| self.pool.ask_status(ReplicaId(*id))).count()
     }
 
-    /// Takes the history since the last call, where operations are recorded at all.
+    /// Takes the recorded history since the last call.
     #[must_use]
     pub fn take_history(&mut self) -> History {
         std::mem::take(&mut self.history)
     }
 
-    /// The attempts at requests that had no answer at the end, of one client, in words for people.
+    /// Describes the attempts of one client whose requests had no answer at the end.
     #[must_use]
     pub fn unanswered(&self) -> Option<&str> {
         self.unanswered.as_deref()
     }
 
-    /// The time that the history is in.
+    /// Returns the current time, on the clock of the history.
     #[must_use]
     pub fn now(&self) -> Time {
         self.pool.now()
     }
 }
 
-/// A request was not taken; where it is too large, by which limits.
+/// Describes why requests were refused. For a request that is too large, the text names the limits.
 fn refused(limits: &BodyLimits, what: &str, why: SubmitError) -> LoadError {
     LoadError::Stuck(match why {
         SubmitError::TooLarge { .. } => format!(

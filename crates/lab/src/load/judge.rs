@@ -1,8 +1,8 @@
-//! Judges a history: every acknowledged request is in what a fresh client reads afterwards exactly once, and one
-//! order of all operations explains what every client was told. The replicas' own counters have no say.
+//! The judge of a history. The values that a fresh client reads contain every acknowledged request exactly once, and one
+//! order of all operations explains every answer. The replicas' own counters do not count.
 //!
-//! An order puts an operation after all that were answered before it was called. Where an answer and a call have the same
-//! moment, only the calls of one client are in order: it made the second when it had the answer to the first.
+//! An order puts an operation after all operations that were answered before its call. If an answer and a call have the
+//! same time, only calls of one client are in order: the client made the second call after the first answer.
 
 use super::workload::{NUMBER, REGISTER, kind_of};
 use quorate_app::KvResult;
@@ -17,38 +17,38 @@ pub struct Verdict {
     pub judged: u64,
     /// Acknowledged operations whose effect is missing.
     pub lost: u64,
-    /// Operations whose effect is there more than once.
+    /// Operations whose effect is present more than once.
     pub doubled: u64,
     /// Results and final values that the operations on a key of one client cannot have.
     pub wrong: u64,
-    /// Keys whose operations no order explains.
+    /// Keys without an order of operations that explains all answers.
     pub illegal: u64,
-    /// Keys that were too hard to judge: nothing is known of them.
+    /// Keys that were too hard to judge.
     pub undecided: u64,
     /// The first findings, for people.
     pub findings: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether everything was judged, and nothing was found.
+    /// Whether everything was judged and nothing was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         !self.is_wrong() && self.undecided == 0
     }
 
-    /// Whether clients were told what cannot be.
+    /// Whether an answer or a final value is impossible.
     #[must_use]
     pub fn is_wrong(&self) -> bool {
         self.lost > 0 || self.doubled > 0 || self.wrong > 0 || self.illegal > 0
     }
 
-    fn find(&mut self, text: String) {
+    fn add_finding(&mut self, text: String) {
         if self.findings.len() < 10 {
             self.findings.push(text);
         }
     }
 
-    /// Adds what another part of the same run came to.
+    /// Adds the verdict on another part of the same run.
     pub fn add(&mut self, other: Self) {
         for (sum, part) in [
             (&mut self.judged, other.judged),
@@ -60,24 +60,24 @@ impl Verdict {
         ] {
             *sum = sum.saturating_add(part);
         }
-        other.findings.into_iter().for_each(|finding| self.find(finding));
+        other.findings.into_iter().for_each(|finding| self.add_finding(finding));
     }
 
-    /// Looks for an order of the operations that explains what clients were told.
+    /// Searches for an order of the operations that explains all answers.
     fn search(&mut self, history: &History) {
         let found = judge_from(history.records(), history.held(), BUDGET);
         let count = |keys: usize| u64::try_from(keys).unwrap_or(u64::MAX);
         self.judged = count(found.operations);
         self.illegal = count(found.illegal.len());
         self.undecided = count(found.undecided.len());
-        found.illegal.into_iter().for_each(|illegal| self.find(illegal.picture));
+        found.illegal.into_iter().for_each(|illegal| self.add_finding(illegal.picture));
         for key in found.undecided {
-            self.find(format!("{key}: too hard to judge within {} steps", BUDGET));
+            self.add_finding(format!("{key}: too hard to judge within {} steps", BUDGET));
         }
     }
 }
 
-/// Judges a history alone: nothing is known of lost and doubled operations but what no order explains.
+/// Judges a history without final values. It finds a lost or doubled operation only if no order explains the answers.
 #[must_use]
 pub fn judge_alone(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
@@ -85,8 +85,8 @@ pub fn judge_alone(history: &History) -> Verdict {
     verdict
 }
 
-/// Judges the operations of [`super::Mix::Judged`]: `finals` is what a fresh client read after the load had ended; a
-/// key that is not there was absent.
+/// Judges the operations of [`super::Mix::Judged`]. `finals` has the values that a fresh client read after the end of the
+/// load; a missing key was absent.
 #[must_use]
 pub fn judge(history: &History, finals: &BTreeMap<String, String>) -> Verdict {
     let mut by_key: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
@@ -96,12 +96,13 @@ pub fn judge(history: &History, finals: &BTreeMap<String, String>) -> Verdict {
     let mut verdict = Verdict::default();
     for (key, mut records) in by_key {
         records.sort_by_key(|record| record.call);
-        let (held, found) =
-            (history.held().get(key).map(String::as_str), finals.get(key).map(String::as_str));
+        let held = history.held().get(key).map(String::as_str);
+        let found = finals.get(key).map(String::as_str);
+        let history = KeyHistory { key, records, held, found };
         match kind_of(key) {
-            Some(NUMBER) => judge_counter(key, &records, held, found, &mut verdict),
-            Some(REGISTER) => judge_register(key, &records, held, found, &mut verdict),
-            // Keys that clients share: only an order of all operations says what they may hold.
+            Some(NUMBER) => history.judge_counter(&mut verdict),
+            Some(REGISTER) => history.judge_register(&mut verdict),
+            // On keys that clients share, only an order of all operations shows the possible values.
             _ => {}
         }
     }
@@ -109,75 +110,80 @@ pub fn judge(history: &History, finals: &BTreeMap<String, String>) -> Verdict {
     verdict
 }
 
-/// Every increment adds one: the final number counts the operations, and each result names a different count.
-fn judge_counter(
-    key: &str,
-    records: &[&Record],
-    held: Option<&str>,
-    found: Option<&str>,
-    verdict: &mut Verdict,
-) {
-    let number = |text: Option<&str>| -> u64 { text.and_then(|text| text.parse().ok()).unwrap_or(0) };
-    let (first, last) = (number(held), number(found));
-    let total = u64::try_from(records.len()).unwrap_or(0);
-    let unknown = records.iter().filter(|record| record.answered.is_none()).count();
-    let acknowledged = total.saturating_sub(u64::try_from(unknown).unwrap_or(0));
-    let (least, most) = (first.saturating_add(acknowledged), first.saturating_add(total));
-    if last < least {
-        verdict.lost = verdict.lost.saturating_add(least.saturating_sub(last));
-        verdict.find(format!(
-            "{key}: {acknowledged} increments acknowledged from {first} on, the number is {last}"
-        ));
-    }
-    if last > most {
-        verdict.doubled = verdict.doubled.saturating_add(last.saturating_sub(most));
-        verdict.find(format!("{key}: {total} increments called from {first} on, the number is {last}"));
-    }
-    let mut seen = BTreeSet::new();
-    for record in records.iter().filter(|record| record.answered.is_some()) {
-        let number = match record.result {
-            Some(KvResult::Number(number)) => u64::try_from(number).ok(),
-            _ => None,
-        };
-        if number.is_none_or(|number| number <= first || number > last || !seen.insert(number)) {
-            verdict.wrong = verdict.wrong.saturating_add(1);
-            let result = &record.result;
-            verdict.find(format!("{key}: an increment returned {result:?}, the final number is {last}"));
-        }
-    }
+/// The writes on a key of one client, with the values of the key before and after them.
+struct KeyHistory<'a> {
+    key: &'a str,
+    records: Vec<&'a Record>,
+    held: Option<&'a str>,
+    found: Option<&'a str>,
 }
 
-/// Puts of one client: the final value is that of an acknowledged one that no other was called after, or of one
-/// whose outcome is unknown. Where the client had much in flight, puts overlap, and there are several of the former.
-fn judge_register(
-    key: &str,
-    records: &[&Record],
-    held: Option<&str>,
-    found: Option<&str>,
-    verdict: &mut Verdict,
-) {
-    fn value(record: &Record) -> Option<&str> {
-        match &record.op {
-            Op::Put { value, .. } => Some(value),
-            _ => None,
+impl KeyHistory<'_> {
+    /// Judges increments by one. The final number counts the operations, and each result has a different number.
+    fn judge_counter(&self, verdict: &mut Verdict) {
+        let Self { key, records, held, found } = self;
+        let number = |text: Option<&str>| -> u64 { text.and_then(|text| text.parse().ok()).unwrap_or(0) };
+        let (first, last) = (number(*held), number(*found));
+        let total = u64::try_from(records.len()).unwrap_or(0);
+        let unknown = records.iter().filter(|record| record.answered.is_none()).count();
+        let acknowledged = total.saturating_sub(u64::try_from(unknown).unwrap_or(0));
+        let (least, most) = (first.saturating_add(acknowledged), first.saturating_add(total));
+        if last < least {
+            verdict.lost = verdict.lost.saturating_add(least.saturating_sub(last));
+            verdict.add_finding(format!(
+                "{key}: {acknowledged} increments acknowledged from {first} on, the number is {last}"
+            ));
+        }
+        if last > most {
+            verdict.doubled = verdict.doubled.saturating_add(last.saturating_sub(most));
+            verdict.add_finding(format!(
+                "{key}: {total} increments called from {first} on, the number is {last}"
+            ));
+        }
+        let mut seen = BTreeSet::new();
+        for record in records.iter().filter(|record| record.answered.is_some()) {
+            let number = match record.result {
+                Some(KvResult::Number(number)) => u64::try_from(number).ok(),
+                _ => None,
+            };
+            if number.is_none_or(|number| number <= first || number > last || !seen.insert(number)) {
+                verdict.wrong = verdict.wrong.saturating_add(1);
+                let result = &record.result;
+                verdict.add_finding(format!(
+                    "{key}: an increment returned {result:?}, the final number is {last}"
+                ));
+            }
         }
     }
-    let last_call = records.iter().filter(|record| record.answered.is_some()).map(|record| record.call).max();
-    // One whose outcome is unknown may take effect at any time after its call, also after later ones.
-    let is_last = |record: &&&Record| record.answered.is_none_or(|end| Some(end) >= last_call);
-    let mut possible: Vec<Option<&str>> =
-        records.iter().filter(is_last).map(|record| value(record)).collect();
-    if last_call.is_none() {
-        possible.push(held);
-    }
-    if !possible.contains(&found) {
-        let known = found == held || records.iter().any(|record| value(record) == found);
-        if known || found.is_none() {
-            verdict.lost = verdict.lost.saturating_add(1);
-        } else {
-            verdict.wrong = verdict.wrong.saturating_add(1);
+
+    /// Judges puts of one client. The final value is that of the last acknowledged put, or of a put with unknown outcome. If
+    /// puts overlap, several of them may be the last.
+    fn judge_register(&self, verdict: &mut Verdict) {
+        let Self { key, records, held, found } = self;
+        fn value(record: &Record) -> Option<&str> {
+            match &record.op {
+                Op::Put { value, .. } => Some(value),
+                _ => None,
+            }
         }
-        verdict.find(format!("{key}: holds {found:?}, possible were {possible:?}"));
+        let last_call =
+            records.iter().filter(|record| record.answered.is_some()).map(|record| record.call).max();
+        // A put with unknown outcome may take effect at any time after its call, also after later puts.
+        let is_last = |record: &&&Record| record.answered.is_none_or(|end| Some(end) >= last_call);
+        let mut possible: Vec<Option<&str>> =
+            records.iter().filter(is_last).map(|record| value(record)).collect();
+        if last_call.is_none() {
+            possible.push(*held);
+        }
+        if !possible.contains(found) {
+            let known = found == held || records.iter().any(|record| value(record) == *found);
+            if known || found.is_none() {
+                verdict.lost = verdict.lost.saturating_add(1);
+            } else {
+                verdict.wrong = verdict.wrong.saturating_add(1);
+            }
+            verdict.add_finding(format!("{key}: the value is {found:?}; possible values were {possible:?}"));
+        }
     }
 }
 
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn counters() {
+    fn lost_and_doubled_increments_are_found() {
         let two = || vec![incr(1, Some(1)), incr(5, Some(2))];
         assert_eq!(verdict(two(), &[], &[("n", "2")]), (0, 0, 0));
         assert_eq!(verdict(two(), &[], &[("n", "1")]).0, 1, "lost");
@@ -226,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_go_on() {
+    fn counters_of_a_later_stretch_are_judged() {
         let two = || vec![incr(1, Some(8)), incr(5, Some(9))];
         assert_eq!(verdict(two(), &[("n", "7")], &[("n", "9")]), (0, 0, 0));
         assert_eq!(verdict(two(), &[("n", "7")], &[("n", "2")]).0, 7, "what was counted before is lost");
@@ -234,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn registers() {
+    fn lost_and_wrong_puts_are_found() {
         let puts = || vec![put(1, "a", true), put(5, "b", true)];
         assert_eq!(verdict(puts(), &[], &[("p", "b")]), (0, 0, 0));
         assert_eq!(verdict(puts(), &[], &[("p", "a")]).0, 1, "the last put is lost");
         assert_eq!(verdict(puts(), &[], &[]).0, 1);
-        assert_eq!(verdict(puts(), &[], &[("p", "x")]).2, 1, "nobody wrote that");
+        assert_eq!(verdict(puts(), &[], &[("p", "x")]).2, 1, "no client wrote that");
         assert_eq!(verdict(puts(), &[("p", "x")], &[("p", "x")]).0, 1, "as it was before");
         let unknown = || vec![put(1, "a", true), put(5, "b", false)];
         assert_eq!(verdict(unknown(), &[], &[("p", "a")]), (0, 0, 0));
@@ -249,9 +255,9 @@ mod tests {
         assert_eq!(verdict(vec![put(1, "a", false)], &[("p", "x")], &[]).0, 1);
     }
 
-    /// A client with much in flight may come back to a key before its last put there was answered.
+    /// A client with many requests in flight may put to a key again before the answer to its last put.
     #[test]
-    fn puts_that_overlap_may_take_effect_in_any_order() {
+    fn overlapping_puts_may_take_effect_in_any_order() {
         let slow = || Record { answered: Some(Time(9)), ..put(1, "a", true) };
         let puts = || vec![slow(), put(5, "b", true)];
         assert_eq!(verdict(puts(), &[], &[("p", "a")]), (0, 0, 0));
@@ -262,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_shared_are_judged_by_an_order() {
+    fn shared_keys_are_judged_by_an_order() {
         let shared = |op: fn(String) -> Op, call: u64, result| {
             let (op, answered) = (op("s1".to_owned()), Some(Time(call + 1)));
             Record { client: 1, op, call: Time(call), answered, result: Some(result) }

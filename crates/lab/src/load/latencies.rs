@@ -4,20 +4,20 @@ use super::numbers::float;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Nanoseconds up to which the histogram tells values apart: ten minutes. What is beyond counts as this.
+/// Largest value of the histogram, in nanoseconds: ten minutes. A larger value counts as this one.
 const NS_MAX: u64 = 600_000_000_000;
 
 /// Latency in nanoseconds, of good answers alone.
 ///
-/// A percentile is the value at its rank among the samples, in their order; the rank is rounded up. The value is
-/// rounded up too, by a thousandth at most, and never beyond the maximum.
+/// A percentile is the value at its rank among the sorted samples; the rank is rounded up. The value is rounded up too, by
+/// a thousandth at most, and never beyond the maximum.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
     /// Number of latencies.
     pub samples: u64,
-    /// Those of them beyond ten minutes, which the percentiles count as ten minutes.
+    /// Number of latencies beyond ten minutes, which the percentiles count as ten minutes.
     pub clamped: u64,
-    /// Mean, exact.
+    /// Exact mean.
     pub mean: f64,
     /// Standard deviation.
     pub stdev: f64,
@@ -29,11 +29,11 @@ pub struct Latency {
     pub p99: u64,
     /// 99.9 %.
     pub p999: u64,
-    /// Largest, exact.
+    /// Exact maximum.
     pub max: u64,
 }
 
-/// Latencies that are being collected.
+/// Collected latencies.
 pub(super) struct Latencies {
     histogram: Histogram<u64>,
     sum: f64,
@@ -43,7 +43,7 @@ pub(super) struct Latencies {
 
 impl Latencies {
     pub(super) fn new() -> Self {
-        // The bounds are constants that the library accepts; a histogram that resizes itself is the way out.
+        // The library accepts these constant bounds. A histogram that resizes itself is the fallback.
         let histogram = Histogram::new_with_bounds(1_000, NS_MAX, 3)
             .or_else(|_| Histogram::new(3))
             .unwrap_or_else(|_| unreachable!("three significant digits are allowed"));
@@ -79,8 +79,8 @@ impl Latencies {
         }
     }
 
-    /// The value at so many thousandths of the samples. In whole numbers: a product of floating-point numbers may lie a
-    /// little above the rank that is meant.
+    /// Returns the value at a rank in thousandths of the samples. The rank is a whole number, because a product of
+    /// floating-point numbers may lie slightly above the intended rank.
     fn percentile(&self, per_mille: u64) -> u64 {
         let rank = u128::from(self.len()).saturating_mul(u128::from(per_mille)).div_ceil(1_000).max(1);
         let mut seen = 0u128;
@@ -93,7 +93,7 @@ impl Latencies {
         0
     }
 
-    /// Number of latencies between two values, both included.
+    /// Returns the number of latencies between two values, both included.
     #[cfg(test)]
     pub(super) fn between(&self, low: u64, high: u64) -> u64 {
         self.histogram.count_between(low, high)
@@ -110,13 +110,13 @@ mod tests {
         latencies.summary()
     }
 
-    /// Within a thousandth above.
+    /// Checks that a value is at most a thousandth above the exact one.
     fn assert_near(value: u64, exact: u64) {
         assert!(value >= exact && value - exact <= exact / 1_000, "{value} for {exact}");
     }
 
     #[test]
-    fn the_rank_is_rounded_up() {
+    fn rank_of_a_percentile_is_rounded_up() {
         for (samples, p50, p90, p99, p999) in [
             (1, 1, 1, 1, 1),
             (2, 1, 2, 2, 2),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn maximum_and_mean_are_exact_and_no_percentile_lies_beyond() {
+    fn maximum_and_mean_are_exact_and_bound_the_percentiles() {
         for ns in [1, 999, 1_001_001, 123_456_789, 599_999_999_999] {
             let latency = of([ns]);
             assert_eq!((latency.max, latency.p50, latency.p999), (ns, ns, ns));
@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_range_is_counted() {
+    fn latencies_beyond_the_range_are_counted() {
         let latency = of([1_000_000, NS_MAX, NS_MAX + 1, 3 * NS_MAX]);
         assert_eq!((latency.samples, latency.clamped, latency.max), (4, 2, 3 * NS_MAX));
         assert_eq!((latency.p50, latency.p999), (NS_MAX, NS_MAX));
     }
 
     #[test]
-    fn nothing_has_no_latency() {
+    fn no_samples_have_zero_latency() {
         let latency = of([]);
         assert_eq!((latency.samples, latency.clamped, latency.p50, latency.max), (0, 0, 0, 0));
         assert_eq!(latency.mean.to_bits(), 0);

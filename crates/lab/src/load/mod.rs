@@ -1,9 +1,9 @@
 //! The load generator: open loop (without coordinated omission) or closed loop, against a running cluster.
 //!
-//! Latency runs from the moment at which a request *should* have been sent to the f + 1st equal reply after execution.
-//! In the open loop that moment comes from the rate alone, so a slow cluster cannot slow down the requests and look fast.
-//! Every request that was due in the measured time counts, also when its answer comes later. A request without an answer
-//! at the end, or one that could never be sent, is an error, never a zero. So is an answer that is an error of the service.
+//! Latency runs from the due time of a request to the f + 1st equal reply after execution. In the open loop the due time
+//! follows from the rate alone, so a slow cluster cannot slow down the requests and seem fast. Every request that was due
+//! in the measured time counts, also when its answer comes later. A request without an answer at the end, or one that could
+//! never be sent, is an error, never a zero. An answer that is an error of the service is an error too.
 
 mod arrivals;
 mod errors;
@@ -13,10 +13,10 @@ mod latencies;
 mod meter;
 mod numbers;
 mod options;
+mod progress;
 mod reading;
 mod sessions;
 mod summary;
-mod watch;
 mod workload;
 
 pub use errors::Errors;
@@ -24,6 +24,6 @@ pub use generator::Generator;
 pub use judge::{Verdict, judge, judge_alone};
 pub use latencies::Latency;
 pub use options::{LoadError, LoadOptions, Pace};
-pub use summary::{ClusterFacts, Counts, Offer, ReplicaUse, Summary, Timing};
-pub use watch::{Next, Progress, Watch};
+pub use progress::{Next, Progress, Watch};
+pub use summary::{ClusterFacts, Counts, LoadSummary, Offer, ReplicaUse, Timing};
 pub use workload::{Mix, Workload};

@@ -5,8 +5,7 @@ use quorate_client::core::Audience;
 use quorate_client::driver::ClientError;
 use std::time::Duration;
 
-/// Time in which a cluster has to connect, to register keys, to open sessions, and to answer the requests in flight at the
-/// end.
+/// Time in which a cluster has to connect, register keys, open sessions, and answer the requests in flight at the end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Time in which replicas have to report their status at the end.
 pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(2);
@@ -14,12 +13,12 @@ pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// The way in which load is offered.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// A fixed number of requests in flight: the next is sent when one has its answer.
+    /// A fixed number of requests in flight: each answer makes room for the next request.
     Closed {
         /// Requests without an answer.
         in_flight: usize,
     },
-    /// A fixed number of requests in a second, whatever the answers do.
+    /// A fixed number of requests in a second, independent of the answers.
     Open {
         /// Requests in a second.
         rate: f64,
@@ -29,21 +28,21 @@ pub enum Pace {
 /// The load to offer.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Clients, each with a key and a session of its own; they take turns.
+    /// Clients, which take turns. Each has a key and a session of its own.
     pub clients: usize,
     /// Seed of keys and operations.
     pub seed: u64,
-    /// Requests in a bundle; `None`: all that wait when a bundle can be sent.
+    /// Requests in a bundle; `None`: all pending requests at the time of sending.
     pub bundle: Option<u32>,
     /// The way in which load is offered.
     pub pace: Pace,
     /// The mixture of requests.
     pub mix: Mix,
-    /// Time before figures count.
+    /// Time before the measured time.
     pub warmup: Duration,
-    /// Time that figures count.
+    /// The measured time.
     pub seconds: Duration,
-    /// Requests to build and sign before the run; the run ends when they are used up.
+    /// Requests to build and sign before the run. The run ends when they are used up.
     pub presign: usize,
     /// Whether every operation is recorded and judged.
     pub history: bool,
@@ -51,7 +50,26 @@ pub struct LoadOptions {
     pub audience: Audience,
 }
 
-/// Why there is no result.
+impl LoadOptions {
+    /// Returns the options of a load on a cluster that nothing else uses: without warm-up, and recorded if it can be judged.
+    #[must_use]
+    pub fn alone(mix: Mix, pace: Pace, clients: usize, seed: u64, seconds: Duration) -> Self {
+        Self {
+            clients,
+            seed,
+            bundle: None,
+            pace,
+            history: matches!(mix, Mix::Judged { .. }),
+            mix,
+            warmup: Duration::ZERO,
+            seconds,
+            presign: 0,
+            audience: Audience::Leader,
+        }
+    }
+}
+
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The client's driver failed.
@@ -60,7 +78,7 @@ pub enum LoadError {
     /// The watcher has stopped the run.
     #[error("stopped")]
     Stopped,
-    /// The cluster did not do its part in time.
+    /// The cluster did not connect, register, open or answer in time, or refused requests.
     #[error("{0}")]
     Stuck(String),
 }

@@ -1,4 +1,4 @@
-//! The values of a history's keys at the end of a run.
+//! Reads of a history's keys at the end of a run.
 
 use super::generator::Generator;
 use super::numbers::nanos;
@@ -9,16 +9,16 @@ use quorate_history::{Call, Op};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Bytes of a key or value in a bundle or a reply, beside its own, with room to spare.
+/// Upper bound on the further bytes of a key or value in a bundle or a reply.
 const AROUND_BYTES: usize = 32;
-/// Keys read by one bundle at most.
+/// The largest number of keys that one bundle reads.
 const KEYS_MAX: usize = 1_000;
 
 impl Generator {
-    /// Reads every key of the history, so that the history says how it ended.
+    /// Reads every key of the history, so that the history has the final values.
     ///
     /// # Errors
-    /// When the driver fails or the cluster gives no answer in time.
+    /// Fails when the driver fails or the cluster gives no answer in time.
     pub fn read_back(&mut self) -> Result<(), LoadError> {
         let keys = self.history.records().iter().map(|record| record.op.key().to_owned());
         let mut keys: VecDeque<String> = keys.collect::<BTreeSet<_>>().into_iter().collect();
@@ -27,7 +27,7 @@ impl Generator {
         let expected = before.saturating_add(keys.len());
         while (!keys.is_empty() || !self.flights.is_empty()) && self.pool.now() < until {
             while !keys.is_empty() && self.read_some(&mut keys) {}
-            self.pool.poll(Duration::from_millis(20), &mut self.told)?;
+            self.pool.poll(Duration::from_millis(20), &mut self.events)?;
             self.take_answers();
         }
         self.give_up_all();
@@ -40,7 +40,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Submits a bundle of reads whose results have room in one reply; false while there is no room for it.
+    /// Submits a bundle of reads whose results have room in one reply. Returns false if there is no room for the bundle.
     fn read_some(&mut self, keys: &mut VecDeque<String>) -> bool {
         let limits = self.pool.settings().limits;
         let Some(id) = self.cores.first().copied() else { return false };

@@ -12,19 +12,19 @@ use quorate_types::limits::REGISTER_KEYS_MAX;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Keys that generators use, all runs together. Keys stay registered for ever, and there is room for
-/// [`quorate_types::limits::KEYS_MAX`]: this many leave room for everybody else.
+/// The number of different keys of all generators. Registered keys stay registered for ever, and there is room for
+/// [`quorate_types::limits::KEYS_MAX`]: this limit leaves room for other clients.
 const KEYS: u32 = 1 << 16;
 
-/// The key of one of the generator's clients. Never for anything but load.
+/// Returns the key of one of the generator's clients. It is used for load alone.
 fn client_key(number: u32) -> SigningKey {
     let mut name = b"quorate load ".to_vec();
     name.extend_from_slice(&number.to_le_bytes());
     SigningKey::from_seed(Scheme::Ed25519, keyed_tag(&[0; 32], &name))
 }
 
-/// The keys of one generator: neighbours, from a place that is another for each process, because a client's replies go to few
-/// connections with its key.
+/// Returns the keys of one generator: `count` consecutive ones. Each process begins at a random place, because only few
+/// connections with one key receive replies.
 fn client_keys(first: u32, count: usize) -> Vec<SigningKey> {
     (0..KEYS).cycle().skip(usize::try_from(first % KEYS).unwrap_or(0)).take(count).map(client_key).collect()
 }
@@ -41,34 +41,24 @@ impl Generator {
             waiting.insert(id);
             self.cores.push(id);
         }
-        let until = self.pool.now().plus(nanos(PATIENCE));
-        while !waiting.is_empty() {
-            for event in self.hear()? {
-                match event {
-                    PoolEvent::Client(id, Event::Opened(_)) => {
-                        waiting.remove(&id);
-                    }
-                    // Displaced while others were opened.
-                    PoolEvent::Client(id, Event::SessionLost) if self.cores.contains(&id) => {
-                        self.pool.reopen(id)?;
-                        waiting.insert(id);
-                    }
-                    PoolEvent::Client(_, Event::OpenFailed(why)) => {
-                        return Err(LoadError::Stuck(format!("a session was not opened: {why}")));
-                    }
-                    _ => {}
+        let cores = self.cores.clone();
+        self.poll_until("all sessions were opened", |pool, event| {
+            match event {
+                PoolEvent::Client(id, Event::Opened(_)) => {
+                    waiting.remove(&id);
                 }
+                // Another session has displaced it.
+                PoolEvent::Client(id, Event::SessionLost) if cores.contains(&id) => {
+                    pool.reopen(id)?;
+                    waiting.insert(id);
+                }
+                PoolEvent::Client(_, Event::OpenFailed(why)) => {
+                    return Err(LoadError::Stuck(format!("a session was not opened: {why}")));
+                }
+                _ => {}
             }
-            if self.pool.now() > until {
-                let text = format!(
-                    "{} sessions were not opened in {PATIENCE:?}; {}",
-                    waiting.len(),
-                    self.pool.trouble()
-                );
-                return Err(LoadError::Stuck(text));
-            }
-        }
-        Ok(())
+            Ok(waiting.is_empty())
+        })
     }
 
     fn register(&mut self, admin: SigningKey, keys: &[SigningKey]) -> Result<(), LoadError> {
@@ -83,40 +73,51 @@ impl Generator {
                 .map_err(|why| LoadError::Stuck(format!("cannot register keys: {why}")))?;
             left = left.saturating_add(1);
         }
-        let until = self.pool.now().plus(nanos(PATIENCE));
-        while left > 0 {
-            for event in self.hear()? {
-                match event {
-                    PoolEvent::Client(_, Event::Done { answer: Answer::Registered(_), .. }) => {
-                        left = left.saturating_sub(1);
-                    }
-                    PoolEvent::Client(_, Event::Failed { why, .. } | Event::OpenFailed(why)) => {
-                        let text = format!("the admin key cannot register clients: {why}");
-                        return Err(LoadError::Stuck(text));
-                    }
-                    _ => {}
+        self.poll_until("the keys were registered", |_, event| {
+            match event {
+                PoolEvent::Client(_, Event::Done { answer: Answer::Registered(_), .. }) => {
+                    left = left.saturating_sub(1);
                 }
+                PoolEvent::Client(_, Event::Failed { why, .. } | Event::OpenFailed(why)) => {
+                    let text = format!("the admin key cannot register clients: {why}");
+                    return Err(LoadError::Stuck(text));
+                }
+                _ => {}
             }
-            if self.pool.now() > until {
-                let text = format!("the cluster gives no answer in {PATIENCE:?}; {}", self.pool.trouble());
-                return Err(LoadError::Stuck(text));
-            }
-        }
-        Ok(())
+            Ok(left == 0)
+        })
     }
 
-    fn hear(&mut self) -> Result<Vec<PoolEvent>, LoadError> {
-        let mut told = Vec::new();
-        self.pool.poll(Duration::from_millis(50), &mut told)?;
-        Ok(told)
+    /// Handles all events until `handle` returns true for the last one of a poll.
+    fn poll_until(
+        &mut self,
+        goal: &str,
+        mut handle: impl FnMut(&mut ClientPool, PoolEvent) -> Result<bool, LoadError>,
+    ) -> Result<(), LoadError> {
+        let until = self.pool.now().plus(nanos(PATIENCE));
+        let mut events = Vec::new();
+        loop {
+            self.pool.poll(Duration::from_millis(50), &mut events)?;
+            let mut is_done = false;
+            for event in events.drain(..) {
+                is_done = handle(&mut self.pool, event)?;
+            }
+            if is_done {
+                return Ok(());
+            }
+            if self.pool.now() > until {
+                let trouble = self.pool.trouble();
+                return Err(LoadError::Stuck(format!("{PATIENCE:?} were over before {goal}; {trouble}")));
+            }
+        }
     }
 }
 
-/// Settings of the generator's clients: they have as much in flight as the run asks for.
+/// Returns the settings of the generator's clients, which may have as many bundles in flight as the run needs.
 fn settings(pool: &ClientPool, options: &LoadOptions) -> Settings {
     let mut settings = pool.settings();
     if options.bundle.is_some() || options.presign > 0 {
-        // The run decides how many bundles are in flight, not the client.
+        // The run limits the bundles in flight, not the client.
         settings.in_flight_max = usize::try_from(settings.client_window).unwrap_or(usize::MAX);
     }
     settings.audience = options.audience;
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generators_have_few_keys_in_all_and_each_its_own() {
+    fn generators_share_a_limited_set_of_keys() {
         let publics = |first, count| -> BTreeSet<PublicKey> {
             client_keys(first, count).iter().map(SigningKey::public).collect()
         };

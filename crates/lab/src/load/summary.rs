@@ -65,14 +65,13 @@ pub struct Offer {
 }
 
 /// Counts of requests, bundles and sessions.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Counts {
     /// Requests sent, warm-up included.
     pub sent: u64,
     /// Requests with a good answer, warm-up included.
     pub acknowledged: u64,
-    /// Requests without a good answer, warm-up included: the answer is an error of the service, or there is none, or the
-    /// request was never sent.
+    /// Requests without a good answer, warm-up included: an error of the service, no answer, or never sent.
     pub errors: u64,
     /// These errors, by kind.
     pub errors_by_kind: Errors,
@@ -80,7 +79,7 @@ pub struct Counts {
     pub unsent: u64,
     /// Requests due in the measured time.
     pub due: u64,
-    /// Requests due in the measured time that have a good answer, whenever it came: the latencies are theirs.
+    /// Requests due in the measured time that have a good answer, whenever it came. The latencies are those of these requests.
     pub answered: u64,
     /// Requests due in the measured time that have a good answer in it, or within 100 ms of being due.
     pub carried: u64,
@@ -90,23 +89,31 @@ pub struct Counts {
     pub sessions_lost: u64,
 }
 
+impl Counts {
+    /// Adds errors of one kind.
+    pub(super) fn add_errors(&mut self, kind: &str, count: u64) {
+        self.errors = self.errors.saturating_add(count);
+        self.errors_by_kind.add(kind, count);
+    }
+}
+
 /// Times and rates.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Timing {
-    /// The measured time: as planned, unless the run was ended earlier.
+    /// The measured time, in seconds: the planned one, unless the run was ended earlier.
     pub seconds: f64,
-    /// Good answers that came in the measured time, in a second of it.
+    /// Good answers in each second of the measured time.
     pub goodput: f64,
-    /// Longest time without a good answer, warm-up included. The time before the first one counts, and a silence that
-    /// has not ended.
+    /// Longest time without a good answer, warm-up included. The time before the first answer counts, and a gap that has
+    /// not ended.
     pub longest_gap_ms: f64,
-    /// From due to answered.
+    /// Latency from the due time to the answer.
     pub latency_ns: Latency,
 }
 
 /// The result of a run. As JSON it is one object with the fields of all parts.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Summary {
+pub struct LoadSummary {
     /// The cluster's settings.
     #[serde(flatten)]
     pub cluster: ClusterFacts,
@@ -119,11 +126,11 @@ pub struct Summary {
     /// Times and rates.
     #[serde(flatten)]
     pub timing: Timing,
-    /// The work of each replica, as far as it has reported it at the beginning and at the end of the measured time.
+    /// The work of each replica that has reported it at the beginning and at the end of the measured time.
     pub replicas: Vec<ReplicaUse>,
 }
 
-impl Summary {
+impl LoadSummary {
     pub(super) fn new(
         options: &LoadOptions,
         meter: &Meter,
@@ -155,18 +162,7 @@ impl Summary {
                 clients: options.clients,
                 bundle: options.bundle.unwrap_or(0),
             },
-            counts: Counts {
-                sent: meter.sent,
-                acknowledged: meter.acknowledged,
-                errors: meter.errors.total(),
-                errors_by_kind: meter.errors.clone(),
-                unsent: meter.unsent,
-                due: meter.due,
-                answered: meter.answered,
-                carried: meter.carried,
-                repeats: meter.repeats,
-                sessions_lost: meter.sessions_lost,
-            },
+            counts: meter.counts.clone(),
             timing: Timing {
                 seconds,
                 goodput: if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 },
@@ -177,9 +173,9 @@ impl Summary {
         }
     }
 
-    /// Whether the cluster carried what an open loop offered: 95 % of the requests that were due in the measured time had
-    /// a good answer in it, or within 100 ms of being due. Where it did not, the latency is that of a queue that grows,
-    /// and says nothing. A closed loop offers no more than is carried.
+    /// Whether the cluster carried the load of an open loop: 95 % of the requests that were due in the measured time had a
+    /// good answer in it, or within 100 ms of being due. Otherwise the latency is that of a growing queue, and has no
+    /// meaning. A closed loop offers no more than is carried.
     #[must_use]
     pub fn is_carried(&self) -> bool {
         self.offer.offered.is_none()
@@ -221,11 +217,11 @@ fn replica_uses(before: &HashMap<ReplicaId, Value>, after: &HashMap<ReplicaId, V
             })
         })
         .collect();
-    uses.sort_by_key(|one| one.id);
+    uses.sort_by_key(|used| used.id);
     uses
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for LoadSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_settings(f)?;
         self.write_counts(f)?;
@@ -234,7 +230,7 @@ impl fmt::Display for Summary {
     }
 }
 
-impl Summary {
+impl LoadSummary {
     fn write_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -283,9 +279,9 @@ impl Summary {
             self.timing.goodput, self.timing.seconds
         )?;
         if self.offer.offered.is_some() {
-            let judged =
+            let carried =
                 if self.is_carried() { "carried" } else { "NOT CARRIED, latency is that of a queue" };
-            writeln!(f, "{judged}: {}", self.carried_text())?;
+            writeln!(f, "{carried}: {}", self.carried_text())?;
         }
         writeln!(f, "longest time without a good answer: {:.1} ms", self.timing.longest_gap_ms)
     }
@@ -330,27 +326,15 @@ fn write_use(f: &mut fmt::Formatter<'_>, used: &ReplicaUse) -> fmt::Result {
 }
 
 #[cfg(test)]
-impl Summary {
+impl LoadSummary {
     /// The result of a run of an open loop with these counts.
     pub(crate) fn of(rate: f64, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
-        let options = LoadOptions {
-            clients: 1,
-            seed: 1,
-            bundle: None,
-            pace: Pace::Open { rate },
-            mix: crate::load::Mix::Echo { request_bytes: 9, reply_bytes: 0 },
-            warmup: Duration::ZERO,
-            seconds: Duration::from_secs(1),
-            presign: 0,
-            history: false,
-            audience: quorate_client::Audience::Leader,
-        };
+        let mix = crate::load::Mix::Echo { request_bytes: 9, reply_bytes: 0 };
+        let options = LoadOptions::alone(mix, Pace::Open { rate }, 1, 1, Duration::from_secs(1));
         let zero = quorate_types::Time::ZERO;
         let mut meter = Meter::new(zero, zero, zero.plus(1_000_000_000));
-        (meter.due, meter.sent, meter.acknowledged, meter.carried) = (due, due, due, carried);
-        for (kind, count) in errors {
-            meter.errors.add(kind, *count);
-        }
+        meter.counts = Counts { due, sent: due, acknowledged: due, carried, ..Counts::default() };
+        errors.iter().for_each(|(kind, count)| meter.counts.add_errors(kind, *count));
         Self::new(&options, &meter, &HashMap::new(), &HashMap::new())
     }
 }
@@ -360,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn load_is_carried_where_95_percent_are_answered_in_time() {
+    fn load_is_carried_with_95_percent_answered_in_time() {
         for (due, carried, is_carried) in [
             (0, 0, true),
             (1, 1, true),
@@ -372,16 +356,20 @@ mod tests {
             (1_000_000_000, 949_999_999, false),
             (u64::MAX, u64::MAX, true),
         ] {
-            assert_eq!(Summary::of(1.0, due, carried, &[]).is_carried(), is_carried, "{carried} of {due}");
+            assert_eq!(
+                LoadSummary::of(1.0, due, carried, &[]).is_carried(),
+                is_carried,
+                "{carried} of {due}"
+            );
         }
-        let mut closed = Summary::of(1.0, 10, 1, &[]);
+        let mut closed = LoadSummary::of(1.0, 10, 1, &[]);
         closed.offer.offered = None;
         assert!(closed.is_carried() && !closed.to_string().contains("carried"), "{closed}");
     }
 
     #[test]
-    fn errors_and_percentiles_are_explained() {
-        let text = Summary::of(0.5, 20, 3, &[("TooLarge", 2), ("NoRoom", 11)]).to_string();
+    fn summary_explains_errors_and_percentiles() {
+        let text = LoadSummary::of(0.5, 20, 3, &[("TooLarge", 2), ("NoRoom", 11)]).to_string();
         for line in [
             "open loop, 0.5 req/s offered, 1 clients, bundles natural",
             "sent 20  acknowledged 20  errors 13  sent again 0 bundles",
@@ -390,9 +378,9 @@ mod tests {
              time or within 100 ms of being due",
             "percentiles of 0 samples, rank rounded up; 0 of them beyond 600 s, counted as 600 s",
         ] {
-            assert!(text.lines().any(|said| said == line), "{line:?} in {text}");
+            assert!(text.lines().any(|shown| shown == line), "{line:?} in {text}");
         }
-        let json = serde_json::to_value(Summary::of(0.5, 20, 3, &[("NoRoom", 11)])).unwrap();
+        let json = serde_json::to_value(LoadSummary::of(0.5, 20, 3, &[("NoRoom", 11)])).unwrap();
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
         let names: Vec<&String> = json.as_object().unwrap().keys().collect();

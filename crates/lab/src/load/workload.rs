@@ -1,7 +1,7 @@
-//! The requests of a run.
+//! The operations of a run.
 
 use super::errors::error_of;
-use crate::service_load::ServiceMix;
+use crate::service_load::ServiceLoad;
 use quorate_app::{KvOp, KvResult};
 use quorate_history::{Call, Op};
 use quorate_types::Time;
@@ -9,28 +9,30 @@ use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use std::collections::BTreeMap;
 
-/// First letter after the prefix of the keys that hold numbers, each of one client.
+/// First letter after the prefix of a key with a number that belongs to one client.
 pub(super) const NUMBER: char = 'n';
-/// The same of the keys that are only put to, each of one client.
+/// First letter after the prefix of a key with text that belongs to one client.
 pub(super) const REGISTER: char = 'p';
-/// The same of the keys that clients share.
+/// First letter after the prefix of a key that clients share.
 const SHARED: char = 's';
+/// Operations of one client until it uses a judged key again: usually more than it has in flight.
+const SPREAD: u64 = 512;
 /// Bytes of an encoded put around its key and its value.
 const PUT_BYTES: usize = 1 + 4 + 4;
 /// Bytes of an encoded echo around its padding.
 const ECHO_BYTES: usize = 1 + 4 + 4;
-/// The kind of a result that is an error of a service of its own.
+/// The kind of an error that a service other than the store returns.
 const SERVICE_ERROR: &str = "ServiceError";
-/// Digits of the largest number that is written into a value.
+/// Decimal digits of the largest number in a value.
 const NUMBER_DIGITS: usize = 20;
 
-/// The letter of a key of [`Mix::Judged`].
+/// Returns the letter of a key of [`Mix::Judged`].
 pub(super) fn kind_of(key: &str) -> Option<char> {
     key.rsplit('/').next().and_then(|name| name.chars().next())
 }
 
 /// A mixture of operations.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Mix {
     /// Puts (and a share of gets) over a number of keys, each put of a fixed size.
     Kv {
@@ -50,12 +52,11 @@ pub enum Mix {
         /// Bytes of one reply.
         reply_bytes: u32,
     },
-    /// Operations that can be judged. Puts and increments on keys that belong to one client each, which uses a
-    /// key again only after `spread` others, so that few operations on it overlap: what they leave says what was
-    /// lost or done twice. And operations of all kinds on keys that clients share, where order matters.
+    /// Operations that can be judged: puts and increments on keys of one client, and all kinds on keys that clients share.
+    /// A client uses its key again only after `spread` others, so few operations on a key overlap: the final values show
+    /// lost and doubled operations. On shared keys the order matters.
     Judged {
-        /// Prefix of every key: empty, or ending with `/`. Keys that another run has left in the store have another
-        /// prefix.
+        /// Prefix of every key: empty, or ending with `/`. Each run on the same store needs another prefix.
         prefix: String,
         /// Keys of one client, of each kind.
         spread: u64,
@@ -64,13 +65,19 @@ pub enum Mix {
         /// Bytes of one encoded put.
         request_bytes: usize,
     },
-    /// Operations of a service of its own.
-    Service(ServiceMix),
+    /// Operations of another service than the store.
+    Service(&'static dyn ServiceLoad),
 }
 
 impl Mix {
-    /// Bytes that an encoded put or echo has at least: its key, and of a judged one the number that makes it unique. 0 for
-    /// a service of its own.
+    /// Returns judged operations for a store without other keys. `shared` is the number of keys that clients share.
+    #[must_use]
+    pub fn judged(shared: u64, request_bytes: usize) -> Self {
+        Self::Judged { prefix: String::new(), spread: SPREAD, shared, request_bytes }
+    }
+
+    /// Returns the smallest size of an encoded put or echo, in bytes. A put has a key, and a judged one a unique number. The
+    /// size is 0 for another service.
     #[must_use]
     pub fn request_bytes_min(&self, clients: usize) -> usize {
         match self {
@@ -83,7 +90,7 @@ impl Mix {
         }
     }
 
-    /// Bytes of one encoded put, or echo; 0 for a service of its own.
+    /// Returns the bytes of one encoded put or echo; 0 for another service.
     #[must_use]
     pub fn request_bytes(&self) -> usize {
         match self {
@@ -94,7 +101,7 @@ impl Mix {
         }
     }
 
-    /// Bytes of the longest key.
+    /// Returns the bytes of the longest key.
     #[must_use]
     pub fn key_bytes_max(&self, clients: usize) -> usize {
         match self {
@@ -115,29 +122,17 @@ pub struct Workload {
     rng: Rng,
     /// Operations of each client so far.
     counts: Vec<u64>,
-    /// Values that were made for shared keys.
+    /// Number of values that were made for shared keys.
     made: u64,
-    /// The value of each shared key at its last answer: a swap expects it.
+    /// The value of each shared key in its last answer. A compare-and-swap expects this value.
     seen: BTreeMap<String, Option<String>>,
     key: Key,
     buffer: Vec<u8>,
     last: Option<Op>,
 }
 
-/// The operation that was produced last.
-#[derive(Debug)]
-pub struct Produced<'a>(&'a [u8]);
-
-impl Produced<'_> {
-    /// The request.
-    #[must_use]
-    pub fn encoded(&self) -> &[u8] {
-        self.0
-    }
-}
-
 impl Workload {
-    /// A source of operations that the seed decides.
+    /// Creates a source of operations that the seed decides.
     #[must_use]
     pub fn new(mix: Mix, seed: u64, clients: usize) -> Self {
         Self {
@@ -152,8 +147,8 @@ impl Workload {
         }
     }
 
-    /// The next operation of a client.
-    pub fn next(&mut self, client: usize) -> Produced<'_> {
+    /// Returns the next operation of a client, encoded.
+    pub fn next(&mut self, client: usize) -> &[u8] {
         self.buffer.clear();
         let count = self.counts.get_mut(client).map_or(0, |count| {
             *count = count.saturating_add(1);
@@ -180,28 +175,28 @@ impl Workload {
                     let key = shared_key(prefix, self.rng.below(*shared));
                     shared_op(key, self.made, &mut self.rng, &self.seen)
                 } else {
-                    own(prefix, client, count, *spread, *request_bytes)
+                    own_op(prefix, client, count, *spread, *request_bytes)
                 };
                 op.encode(&mut self.buffer);
                 self.last = Some(op);
             }
-            Mix::Service(load) => load.0.next(&mut self.rng, &mut self.buffer),
+            Mix::Service(load) => load.next(&mut self.rng, &mut self.buffer),
         }
-        Produced(&self.buffer)
+        &self.buffer
     }
 
     /// Returns the kind of error that a result is, if it is one.
     #[must_use]
     pub fn error_of(&self, result: &[u8]) -> Option<String> {
         match &self.mix {
-            Mix::Service(load) => load.0.is_error(result).then(|| SERVICE_ERROR.to_owned()),
+            Mix::Service(load) => load.is_error(result).then(|| SERVICE_ERROR.to_owned()),
             Mix::Kv { .. } | Mix::Echo { .. } | Mix::Judged { .. } => {
                 error_of(result).map(|error| format!("{error:?}"))
             }
         }
     }
 
-    /// Learns from an answer: a later swap expects the value that was seen.
+    /// Records the value in an answer. A later compare-and-swap expects it.
     pub fn learn(&mut self, op: &Op, result: &[u8]) {
         if kind_of(op.key()) != Some(SHARED) {
             return;
@@ -216,31 +211,31 @@ impl Workload {
         self.seen.insert(op.key().to_owned(), held);
     }
 
-    /// There was no room for the last `count` operations of a client: they come again.
+    /// Takes back the last `count` operations of a client, for which there was no room.
     pub fn undo(&mut self, client: usize, count: u32) {
         if let Some(done) = self.counts.get_mut(client) {
             *done = done.saturating_sub(u64::from(count));
         }
     }
 
-    /// The last operation, for the history; `None` where operations are not judged.
+    /// Returns the last operation for the history; `None` if operations are not judged.
     #[must_use]
     pub fn describe(&self, client: usize, at: Time) -> Option<Call> {
         self.last.clone().map(|op| Call { client, op, at })
     }
 }
 
-/// The name of a key, in a buffer that is used again.
+/// The name of a key, in a reused buffer.
 #[derive(Debug, Default)]
 struct Key(Vec<u8>);
 
 impl Key {
-    /// Bytes of each of so many keys.
+    /// Returns the length of each of `keys` keys.
     fn bytes(prefix: &str, keys: u64) -> usize {
         prefix.len().saturating_add(1).saturating_add(digits(keys.saturating_sub(1)))
     }
 
-    /// Names one of so many.
+    /// Writes the name of key `number` of `keys` keys.
     fn name(&mut self, prefix: &str, keys: u64, number: u64) {
         self.0.clear();
         self.0.extend_from_slice(prefix.as_bytes());
@@ -251,13 +246,13 @@ impl Key {
     }
 }
 
-/// Decimal digits of a number.
+/// Returns the number of decimal digits.
 fn digits(number: u64) -> usize {
     let beyond_first = number.checked_ilog10().unwrap_or(0);
     usize::try_from(beyond_first).unwrap_or(NUMBER_DIGITS).saturating_add(1)
 }
 
-/// Writes a number to the end of zeros, as far as there is room.
+/// Writes the decimal digits of a number to the end of zeros. Digits without room are left out.
 fn write_decimal(digits: &mut [u8], mut number: u64) {
     for digit in digits.iter_mut().rev() {
         *digit = b'0'.saturating_add(u8::try_from(number % 10).unwrap_or(0));
@@ -276,8 +271,8 @@ fn shared_key(prefix: &str, number: u64) -> String {
     format!("{prefix}{SHARED}{number}")
 }
 
-/// An operation on a key that clients share. All values are numbers, so that all kinds suit all keys, and each is written
-/// once, so that whoever sees it knows where it is from.
+/// Returns an operation on a key that clients share. All values are numbers, so all kinds of operations suit all keys. Each
+/// value is written once, so a read identifies its write.
 fn shared_op(key: String, made: u64, rng: &mut Rng, seen: &BTreeMap<String, Option<String>>) -> Op {
     let value = made.saturating_mul(1_000).to_string();
     match rng.below(100) {
@@ -289,21 +284,21 @@ fn shared_op(key: String, made: u64, rng: &mut Rng, seen: &BTreeMap<String, Opti
     }
 }
 
-/// An operation on a key of one client. Every other one counts, so that one executed twice is seen.
-fn own(prefix: &str, client: usize, count: u64, spread: u64, request_bytes: usize) -> Op {
+/// Returns an operation on a key of one client. Every other operation is an increment, which shows a doubled execution.
+fn own_op(prefix: &str, client: usize, count: u64, spread: u64, request_bytes: usize) -> Op {
     let slot = count.checked_rem(spread.max(1)).unwrap_or(0);
     if count.is_multiple_of(2) {
         return Op::Increment { key: own_key(prefix, NUMBER, client, slot), by: 1 };
     }
     let key = own_key(prefix, REGISTER, client, slot);
     let room = request_bytes.saturating_sub(key.len().saturating_add(PUT_BYTES));
-    // A width would end at 65,535.
+    // A width in a format is at most 65,535.
     let mut value = vec![b'0'; room.max(digits(count))];
     write_decimal(&mut value, count);
     Op::Put { key, value: String::from_utf8(value).unwrap_or_default() }
 }
 
-/// A put of exactly `request_bytes` where that is possible; its value is the number, with leading zeros.
+/// Encodes a put of `request_bytes`, or more for a long key. The value is the number with leading zeros.
 fn put(key: &[u8], count: u64, request_bytes: usize, out: &mut Vec<u8>) {
     let room = request_bytes.saturating_sub(key.len().saturating_add(PUT_BYTES));
     let mut value = vec![b'0'; room];
@@ -316,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_have_the_size_that_was_asked_for() {
+    fn requests_have_the_configured_size() {
         let kv = |keys, request_bytes| Mix::Kv {
             prefix: "load/".to_owned(),
             keys,
@@ -331,12 +326,12 @@ mod tests {
             ] {
                 assert!(mix.request_bytes_min(1) <= request_bytes, "{mix:?}");
                 let mut workload = Workload::new(mix, 1, 1);
-                assert_eq!(workload.next(0).encoded().len(), request_bytes);
+                assert_eq!(workload.next(0).len(), request_bytes);
             }
         }
         for mix in [kv(1, 0), kv(11, 0), Mix::Echo { request_bytes: 0, reply_bytes: 0 }] {
             let least = mix.request_bytes_min(1);
-            assert_eq!(Workload::new(mix, 1, 1).next(0).encoded().len(), least, "without a value");
+            assert_eq!(Workload::new(mix, 1, 1).next(0).len(), least, "without a value");
         }
         let judged = |request_bytes| Mix::Judged {
             prefix: "load/7/".to_owned(),
@@ -346,12 +341,12 @@ mod tests {
         };
         for request_bytes in [judged(0).request_bytes_min(9), 128, 200_000] {
             let mut workload = Workload::new(judged(request_bytes), 1, 9);
-            assert_eq!(workload.next(8).encoded().len(), request_bytes);
+            assert_eq!(workload.next(8).len(), request_bytes);
         }
     }
 
     #[test]
-    fn keys_and_values_can_be_read_and_keys_are_equally_long() {
+    fn keys_and_values_are_text_and_keys_have_equal_length() {
         for (keys, first, last) in
             [(1, "load/k0", "load/k0"), (10, "load/k0", "load/k9"), (10_000, "load/k0000", "load/k9999")]
         {
@@ -364,7 +359,7 @@ mod tests {
         let mix = Mix::Kv { prefix: "a/".to_owned(), keys: 100, request_bytes: 30, reads_per_mille: 500 };
         let mut workload = Workload::new(mix, 1, 1);
         for count in 1..100 {
-            let encoded = workload.next(0).encoded().to_vec();
+            let encoded = workload.next(0).to_vec();
             match KvOp::parse(&encoded).unwrap() {
                 KvOp::Put { key, value } => {
                     assert!(key.starts_with(b"a/k") && key.len() == 5, "{key:?}");
@@ -377,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn judged_keys_belong_to_one_client_and_come_again_late() {
+    fn judged_keys_belong_to_one_client_and_repeat_late() {
         let mix = Mix::Judged { prefix: "load/a7/".to_owned(), spread: 8, shared: 0, request_bytes: 64 };
         let mut workload = Workload::new(mix, 1, 2);
         let mut keys = Vec::new();
@@ -391,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_keys_see_every_kind_and_each_value_once() {
+    fn shared_keys_have_all_kinds_of_operations_and_unique_values() {
         let mix = Mix::Judged { prefix: "x/".to_owned(), spread: 8, shared: 5, request_bytes: 64 };
         let mut workload = Workload::new(mix, 1, 2);
         let (mut kinds, mut values, mut swaps) = (BTreeMap::new(), Vec::new(), 0);
@@ -416,7 +411,7 @@ mod tests {
             }
         }
         assert!(kinds.len() == 5 && kinds.values().all(|count| *count > 50), "{kinds:?}");
-        assert!(swaps > 100, "who expects what was seen last is right as long as nobody else writes");
+        assert!(swaps > 100, "a swap that expects the last seen value succeeds without other writers");
         let all = values.len();
         values.sort();
         values.dedup();

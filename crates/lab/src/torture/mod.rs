@@ -1,24 +1,24 @@
-//! Torture: real processes under load, killed, paused and all killed at once for as long as asked, and judged.
+//! Torture: real processes under load, killed, paused and all killed at once for a chosen time, and judged.
 //!
-//! A run is a row of stretches against one cluster. In each stretch clients offer load without a break while events
-//! happen one after the other: the cluster is waited for until it is whole again, then the next one comes. Then the
-//! load ends, a fresh client reads every key, and everything that clients were told is judged. What one stretch leaves
-//! is where the next begins, so memory is bounded by a stretch.
+//! A torture is a sequence of stretches against one cluster. In each stretch clients offer load without a break while events
+//! happen one after the other: the next event waits until all replicas work in one view again. Then the load ends, a fresh
+//! client reads every key, and all answers are judged. The next stretch begins with the values of the last one, so one
+//! stretch bounds the memory.
 //!
-//! A run that is asked to stop reports its findings: the stretch ends, and is judged as far as it went.
+//! A torture that is asked to stop reports its findings: the stretch ends and is judged.
 //!
-//! Nothing here sleeps: it waits for what processes, replicas and clients say, with a deadline. A cluster that is
-//! not whole again in time is a failure like a lost request.
+//! Nothing here sleeps: each wait is for a report of processes, replicas or clients, with a deadline. A cluster that is not
+//! whole again in time is a failure like a lost request.
 
-mod pulse;
+mod answer_rate;
 mod schedule;
 
-pub use pulse::{Goodput, Pulse};
-pub use schedule::{Event, Fault, Schedule};
+pub use answer_rate::{AnswerRate, Goodput};
+pub use schedule::{PlannedEvent, ProcessFault, Schedule};
 
 use crate::history_file;
-use crate::load::{Next, Pace, Progress, Verdict, Watch};
-use crate::trial::{self, Act, Judged, Load, Met, Plan, Requests};
+use crate::load::{LoadOptions, Next, Progress, Verdict};
+use crate::trial::{self, Act, FinalStates, Load, StretchResult};
 use quorate_client::cluster::ClusterInfo;
 use quorate_consensus::Synchrony;
 use quorate_node::exit::Failure;
@@ -29,87 +29,81 @@ use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time in which a cluster has to be whole again after an event, and a node has to serve.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time for which goodput is waited for once all replicas follow again.
-const BACK_PATIENCE: Duration = Duration::from_secs(10);
+/// Time for which a recovery of goodput is awaited once the cluster is whole again.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(10);
 /// Time in which a replica has to report its status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
-/// Pause without news of the load after which a waiting director looks at other things.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A stretch ends after so many answers: all that clients were told is kept until it is judged.
+/// Longest wait for a report of the load before the director checks the processes again.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Answers after which a stretch ends. All answers are kept until they are judged.
 const ANSWERS_MAX: u64 = 500_000;
-/// A stretch never lasts so long.
-const STRETCH_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Upper bound on the time of a stretch.
+pub(crate) const STRETCH_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// The options of a run.
+/// The options of a torture.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Decides events, keys and operations.
-    pub seed: u64,
-    /// The faults, in the shares that they have among all.
-    pub only: Vec<Fault>,
-    /// After so long no event begins any more.
+pub struct TortureOptions {
+    /// The kinds of faults.
+    pub only: Vec<ProcessFault>,
+    /// The time after which no event begins.
     pub span: Duration,
-    /// Clients.
-    pub clients: usize,
-    /// The way in which load is offered.
-    pub pace: Pace,
-    /// The requests.
-    pub requests: Requests,
+    /// The load. Its seed decides the events too.
+    pub load: LoadOptions,
 }
 
 /// An event and its effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Report {
-    /// Counted from 1.
+pub struct EventReport {
+    /// Number of the event, from 1 on.
     pub number: u64,
-    /// Counted from 1.
+    /// Number of the stretch, from 1 on.
     pub stretch: u64,
-    /// Since the run began.
+    /// Time since the torture began.
     pub at_ms: u64,
     /// The fault.
-    pub fault: Fault,
-    /// To whom; `None`: to all.
+    pub fault: ProcessFault,
+    /// The replica that was killed or paused; `None`: all replicas.
     pub victim: Option<u16>,
-    /// From the kill to the start, or from the pause to its end.
+    /// Time from the kill to the start, or from the pause to its end.
     pub down_ms: u64,
-    /// Answers in a second before it.
+    /// Answers in a second before the event.
     pub goodput: u64,
     /// Longest time without an answer.
     pub gap_ms: u64,
-    /// Time until answers came as often as before again, but for a tenth; `None`: not within the time of waiting. The
-    /// machine may have become slower meanwhile, so this alone is no failure.
+    /// Time until goodput reached 90 % of its earlier value; `None`: it did not in time. The machine may have become slower
+    /// meanwhile, so this alone is no failure.
     pub back_ms: Option<u64>,
-    /// Time until all replicas followed again.
+    /// Time until the cluster was whole again.
     pub whole_ms: u64,
-    /// The view before it, and when all replicas followed again.
+    /// The view before the event, and the one in which the cluster was whole again.
     pub views: (u64, u64),
 }
 
-/// Why a run is not good.
+/// The reason why a torture is not good.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Why {
-    /// Somebody asked to stop; nothing wrong was found until then.
+pub enum TortureFailure {
+    /// The process was asked to stop; nothing wrong was found until then.
     #[error("stopped")]
     Stopped,
-    /// For people.
+    /// A finding.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// The result of a run.
+/// The result of a torture.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct TortureOutcome {
     /// The bound on delays that the protocol assumes.
     pub bound: Option<Synchrony>,
     /// All events, in order.
-    pub events: Vec<Report>,
-    /// Stretches that were judged.
+    pub events: Vec<EventReport>,
+    /// Number of judged stretches.
     pub stretches: u64,
     /// Requests that were answered.
     pub acknowledged: u64,
@@ -117,137 +111,109 @@ pub struct Outcome {
     pub errors: u64,
     /// The verdict.
     pub verdict: Verdict,
-    /// State digest of each replica at the end of the last stretch, if it was not stopped.
+    /// State digest of each replica at the end of the last stretch; empty if the torture was stopped.
     pub digests: Vec<String>,
-    /// Why all is not well, or cannot be said to be.
-    pub failure: Option<Why>,
-    /// The file of the last stretch's history, if anything is wrong with it.
+    /// The first failure, or the reason why the run is incomplete.
+    pub failure: Option<TortureFailure>,
+    /// The file with the history of the last stretch, if something is wrong.
     pub history: Option<PathBuf>,
 }
 
-impl Outcome {
-    /// A run that was stopped before it began.
+impl TortureOutcome {
+    /// Returns the outcome of a torture that was stopped before it began.
     #[must_use]
     pub fn stopped() -> Self {
-        Self { failure: Some(Why::Stopped), ..Self::default() }
+        Self { failure: Some(TortureFailure::Stopped), ..Self::default() }
     }
 
-    /// Whether everything was as it should be, to the end.
+    /// Whether the torture was complete and found nothing wrong.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failure.is_none() && self.stretches > 0 && self.errors == 0 && self.verdict.is_clean()
     }
 
-    /// Whether there is something to look into.
+    /// Whether something has to be examined.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
-        !self.is_good() && self.failure != Some(Why::Stopped)
+        !self.is_good() && self.failure != Some(TortureFailure::Stopped)
     }
 
-    /// The first thing that is wrong counts.
-    fn wrong(&mut self, why: impl FnOnce() -> String) {
-        if self.failure.is_none() {
-            self.failure = Some(Why::Wrong(why()));
-        }
+    /// Adds a failure. The first failure is kept.
+    fn fail(&mut self, reason: impl ToString) {
+        self.failure.get_or_insert_with(|| TortureFailure::Wrong(reason.to_string()));
     }
 
-    /// Makes a failure of wrong or missing answers.
-    fn complain(&mut self) {
-        let undecided = self.verdict.undecided;
+    /// Adds a failure for wrong or missing answers.
+    fn fail_by_verdict(&mut self) {
+        let (errors, undecided) = (self.errors, self.verdict.undecided);
         if self.verdict.is_wrong() {
-            self.wrong(|| "clients were told what cannot be".to_owned());
-        } else if self.errors > 0 {
-            let errors = self.errors;
-            self.wrong(|| format!("{errors} requests have no answer"));
+            self.fail("clients received impossible answers");
+        } else if errors > 0 {
+            self.fail(format_args!("{errors} requests have no answer"));
         } else if undecided > 0 {
-            self.wrong(|| {
-                format!(
-                    "{undecided} keys could not be judged: too many operations on one key overlap; have less in flight, \
-                     or more --keys"
-                )
-            });
+            self.fail(format_args!(
+                "{undecided} keys could not be judged: too many operations on one key overlap; use a lower --in-flight, or \
+                 more --keys"
+            ));
         }
     }
 }
 
-/// News of a run while it lasts.
+/// A report of a torture while it runs.
 #[derive(Clone, Copy, Debug)]
-pub enum News<'a> {
-    /// The load has come so far, in this stretch.
+pub enum TortureReport<'a> {
+    /// The progress of the load in this stretch.
     Progress(u64, &'a Progress),
-    /// An event begins.
-    Begins(&'a Event, Option<ReplicaId>),
+    /// An event begins; the victim is one replica or all.
+    Begins(&'a PlannedEvent, Option<ReplicaId>),
     /// An event is over.
-    Over(&'a Report),
-    /// A stretch is over: which, what was judged, and whether all was well.
+    Over(&'a EventReport),
+    /// A stretch is over: its number, the verdict, and whether all was good.
     Judged(u64, &'a Verdict, bool),
 }
 
-/// Runs it against a cluster whose nodes serve, in `dir`. What is wrong with the cluster is in the outcome.
+/// Tortures the running cluster in `dir`. The outcome has the failures of the cluster.
 ///
 /// # Errors
-/// When this machine refuses.
+/// Fails when this machine refuses.
 pub fn run(
     dir: &Path,
     testnet: &Testnet,
     nodes: &mut Processes,
-    options: &Options,
-    tell: &mut dyn FnMut(News<'_>),
-) -> Result<Outcome, Failure> {
+    options: &TortureOptions,
+    report: &mut dyn FnMut(TortureReport<'_>),
+) -> Result<TortureOutcome, Failure> {
     let info = testnet.cluster.client_info();
-    let mut load = Load::connect(dir, testnet, &plan(options))?;
+    let mut load = Load::connect(dir, testnet, options.load.clone())?;
     let n = u16::try_from(nodes.ids().len()).unwrap_or(u16::MAX);
-    let mut schedule = Schedule::new(options.seed, n, &options.only);
+    let mut schedule = Schedule::new(options.load.seed, n, &options.only);
     let begun = Instant::now();
     let f = usize::from(testnet.cluster.genesis.f);
-    let mut outcome = Outcome::default();
+    let mut outcome = TortureOutcome::default();
     while outcome.failure.is_none() && (outcome.stretches == 0 || begun.elapsed() < options.span) {
-        let events = schedule.stretch();
+        let events = schedule.next_stretch();
         let stretch = outcome.stretches.saturating_add(1);
-        let mut director = Director {
-            info: &info,
-            f,
-            nodes,
-            stretch,
-            begun,
-            span: options.span,
-            pulse: Pulse::default(),
-            tell,
-        };
-        let ended = director.stretch(&mut load, events, &mut outcome.events);
-        finish(dir, &info, nodes, ended, &mut outcome)?;
-        tell(News::Judged(stretch, &outcome.verdict, !outcome.is_suspect()));
+        let (span, rate) = (options.span, AnswerRate::default());
+        let mut director = Director { info: &info, f, nodes, stretch, begun, span, rate, report };
+        let result = director.run_stretch(&mut load, events, &mut outcome);
+        finish(dir, &info, nodes, result, &mut outcome)?;
+        report(TortureReport::Judged(stretch, &outcome.verdict, !outcome.is_suspect()));
     }
     Ok(outcome)
 }
 
-fn plan(options: &Options) -> Plan {
-    Plan {
-        seconds: STRETCH_MAX,
-        clients: options.clients,
-        pace: options.pace,
-        bundle: None,
-        requests: options.requests,
-        seed: options.seed,
-        acts: Vec::new(),
-    }
-}
-
-/// Adds a stretch to the outcome.
+/// Adds the result of a stretch to the outcome.
 fn finish(
     dir: &Path,
     info: &ClusterInfo,
     nodes: &mut Processes,
-    ended: Ended,
-    outcome: &mut Outcome,
+    result: Result<StretchResult, Failure>,
+    outcome: &mut TortureOutcome,
 ) -> Result<(), Failure> {
-    if let Some(why) = ended.failure {
-        outcome.wrong(|| why);
-    }
-    let Judged { summary, verdict, history, unread } = match ended.judged {
-        Ok(judged) => judged,
+    let StretchResult { summary, verdict, history, unread } = match result {
+        Ok(result) => result,
         Err(why) => {
-            outcome.wrong(|| why.to_string());
+            outcome.fail(why);
             return Ok(());
         }
     };
@@ -256,21 +222,22 @@ fn finish(
     outcome.errors = outcome.errors.saturating_add(summary.counts.errors);
     outcome.verdict.add(verdict);
     if let Some(why) = unread {
-        outcome.wrong(|| why.to_string());
+        outcome.fail(why);
     }
-    // A run that was stopped may have ended in the middle of an event: then not all replicas are there to be compared.
+    // A stopped torture may have ended in the middle of an event, so not all replicas can be compared.
     if !nodes.is_stopping()
-        && let Some(Met { digests, executed }) = trial::meet(info, nodes, &nodes.ids())?
+        && let Some(states) = trial::final_states(info, nodes, &nodes.ids())?
     {
-        if !trial::are_equal(&digests) {
-            let digests = digests.join(" ");
-            outcome.wrong(|| format!("state digests differ: {digests} at heights {executed:?}"));
+        let is_equal = states.are_equal();
+        let FinalStates { digests, executed } = states;
+        if !is_equal {
+            outcome.fail(format_args!("state digests differ: {} at heights {executed:?}", digests.join(" ")));
         }
         outcome.digests = digests;
     }
-    outcome.complain();
+    outcome.fail_by_verdict();
     if nodes.is_stopping() {
-        outcome.failure.get_or_insert(Why::Stopped);
+        outcome.failure.get_or_insert(TortureFailure::Stopped);
     }
     if outcome.is_suspect() && !history.records().is_empty() {
         let file = dir.join(format!("history-{}.jsonl", outcome.stretches));
@@ -280,28 +247,7 @@ fn finish(
     Ok(())
 }
 
-/// The end of a stretch.
-struct Ended {
-    /// A failure of the cluster.
-    failure: Option<String>,
-    judged: Result<Judged, Failure>,
-}
-
-/// Hands progress to who directs, and hears when to end.
-struct Watcher<'a> {
-    tell: Sender<Progress>,
-    end: &'a AtomicBool,
-}
-
-impl Watch for Watcher<'_> {
-    fn look(&mut self, progress: &Progress) -> Next {
-        // Who directs may have ended already; then the flag says so.
-        let _ = self.tell.send(*progress);
-        if self.end.load(Ordering::Relaxed) { Next::End } else { Next::Go }
-    }
-}
-
-/// Makes things happen in a stretch, on the thread that the nodes were started from: they die with it.
+/// The director of a stretch, on the thread that has started the nodes: they end with it.
 struct Director<'a> {
     info: &'a ClusterInfo,
     f: usize,
@@ -309,71 +255,89 @@ struct Director<'a> {
     stretch: u64,
     begun: Instant,
     span: Duration,
-    pulse: Pulse,
-    tell: &'a mut dyn FnMut(News<'_>),
+    rate: AnswerRate,
+    report: &'a mut dyn FnMut(TortureReport<'_>),
 }
 
 impl Director<'_> {
-    fn stretch(&mut self, load: &mut Load, events: Vec<Event>, reports: &mut Vec<Report>) -> Ended {
+    /// Makes the events happen while another thread offers the load.
+    fn run_stretch(
+        &mut self,
+        load: &mut Load,
+        events: Vec<PlannedEvent>,
+        outcome: &mut TortureOutcome,
+    ) -> Result<StretchResult, Failure> {
         let end = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (tell, hear) = channel();
-            let mut watcher = Watcher { tell, end: &end };
-            let running = scope.spawn(move || load.stretch(&mut watcher));
-            let mut failure = None;
+            let (sender, progress) = channel();
+            let end = &end;
+            let running = scope.spawn(move || {
+                load.run_stretch(&mut |progress| {
+                    // A director that has ended receives nothing any more; then the flag is set.
+                    let _ = sender.send(*progress);
+                    if end.load(Ordering::Relaxed) { Next::End } else { Next::Go }
+                })
+            });
             for event in events {
-                let is_over = !reports.is_empty() && self.begun.elapsed() >= self.span;
-                if is_over || self.pulse.acknowledged() >= ANSWERS_MAX {
+                let is_over = !outcome.events.is_empty() && self.begun.elapsed() >= self.span;
+                if is_over || self.rate.acknowledged() >= ANSWERS_MAX {
                     break;
                 }
-                match self.event(&event, &hear) {
+                match self.run_event(&event, &progress) {
                     Ok(report) => {
-                        (self.tell)(News::Over(&report));
-                        reports.push(report);
+                        (self.report)(TortureReport::Over(&report));
+                        outcome.events.push(report);
                     }
                     Err(_) if self.nodes.is_stopping() => break,
                     Err(why) => {
-                        failure = Some(format!("event {}, {}: {why}", event.number, event.fault));
+                        outcome.fail(format_args!("event {}, {}: {why}", event.number, event.fault));
                         break;
                     }
                 }
             }
             end.store(true, Ordering::Relaxed);
-            let judged = running.join().unwrap_or_else(|_| Err(Failure::run("the load has panicked")));
-            Ended { failure, judged }
+            running.join().unwrap_or_else(|_| Err(Failure::run("the load has panicked")))
         })
     }
 
-    fn event(&mut self, event: &Event, hear: &Receiver<Progress>) -> Result<Report, Failure> {
-        let (_, statuses) = self.until_whole(hear)?;
+    fn run_event(
+        &mut self,
+        event: &PlannedEvent,
+        progress: &Receiver<Progress>,
+    ) -> Result<EventReport, Failure> {
+        let (_, statuses) = self.wait_until_whole(progress)?;
         let (view, leader) =
             trial::leader(&statuses, self.f).ok_or_else(|| Failure::run("no view has f + 1 replicas"))?;
-        self.pulse.begin();
-        self.pass(event.calm, hear)?;
-        let before = self.pulse.begin();
+        self.rate.begin();
+        self.wait_for(event.calm, progress)?;
+        let before = self.rate.begin();
         let n = u16::try_from(self.nodes.ids().len()).unwrap_or(u16::MAX);
         let victim = event.victim(leader, n);
-        (self.tell)(News::Begins(event, victim));
+        (self.report)(TortureReport::Begins(event, victim));
         let (at, begun) = (self.begun.elapsed(), Instant::now());
-        match (event.fault, victim) {
-            (Fault::KillLeader | Fault::KillBackup, Some(id)) => {
-                Act::Kill(id).run(self.nodes)?;
-                self.pass(event.down, hear)?;
-                Act::Start(id).run(self.nodes)?;
+        let acts = match (event.fault, victim) {
+            (ProcessFault::KillLeader | ProcessFault::KillBackup, Some(id)) => {
+                Some((Act::Kill(id), Act::Start(id)))
             }
-            (Fault::PauseLeader | Fault::PauseBackup, Some(id)) => {
-                Act::Pause(id).run(self.nodes)?;
-                self.pass(event.down, hear)?;
-                Act::Resume(id).run(self.nodes)?;
+            (ProcessFault::PauseLeader | ProcessFault::PauseBackup, Some(id)) => {
+                Some((Act::Pause(id), Act::Resume(id)))
             }
-            (Fault::KillAll, _) | (_, None) => Act::KillAll.run(self.nodes)?,
+            (ProcessFault::KillAll, _) | (_, None) => None,
+        };
+        match acts {
+            Some((first, last)) => {
+                first.run(self.nodes)?;
+                self.wait_for(event.down, progress)?;
+                last.run(self.nodes)?;
+            }
+            None => Act::KillAll.run(self.nodes)?,
         }
         let ids = self.nodes.ids();
         self.nodes.wait_ready(&ids, PATIENCE)?;
-        let (whole, statuses) = self.until_whole(hear)?;
-        let back = self.until_back(&before, hear)?;
+        let (whole, statuses) = self.wait_until_whole(progress)?;
+        let recovered = self.wait_for_recovery(&before, progress)?;
         let view_after = trial::leader(&statuses, self.f).map_or(view, |(view, _)| view);
-        Ok(Report {
+        Ok(EventReport {
             number: event.number,
             stretch: self.stretch,
             at_ms: ms(at),
@@ -381,24 +345,24 @@ impl Director<'_> {
             victim: victim.map(|id| id.0),
             down_ms: ms(event.down),
             goodput: before.per_second(),
-            gap_ms: ms(self.pulse.gap()),
-            back_ms: back.map(ms),
+            gap_ms: ms(self.rate.gap()),
+            back_ms: recovered.map(ms),
             whole_ms: ms(whole.saturating_duration_since(begun)),
             views: (view, view_after),
         })
     }
 
-    /// Takes in what the load and the processes say, for a moment.
-    fn listen(&mut self, hear: &Receiver<Progress>) -> Result<(), Failure> {
-        match hear.recv_timeout(LOOK_EVERY) {
+    /// Handles reports of the load and of the processes; waits shortly for one.
+    fn poll(&mut self, progress: &Receiver<Progress>) -> Result<(), Failure> {
+        match progress.recv_timeout(POLL_EVERY) {
             Ok(progress) => {
-                self.pulse.note(&progress);
-                (self.tell)(News::Progress(self.stretch, &progress));
+                self.rate.add(&progress);
+                (self.report)(TortureReport::Progress(self.stretch, &progress));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(Failure::run("the load has ended")),
         }
-        hear.try_iter().for_each(|progress| self.pulse.note(&progress));
+        progress.try_iter().for_each(|progress| self.rate.add(&progress));
         while let Some(event) = self.nodes.next_event(Some(Instant::now())) {
             match event {
                 processes::Event::Gone(gone) => return Err(Failure::run(gone.line)),
@@ -409,45 +373,47 @@ impl Director<'_> {
         Ok(())
     }
 
-    /// So much time passes, of the load's.
-    fn pass(&mut self, span: Duration, hear: &Receiver<Progress>) -> Result<(), Failure> {
+    /// Waits for a span of time.
+    fn wait_for(&mut self, span: Duration, progress: &Receiver<Progress>) -> Result<(), Failure> {
         let until = Instant::now().checked_add(span);
         while until.is_some_and(|until| Instant::now() < until) {
-            self.listen(hear)?;
+            self.poll(progress)?;
         }
         Ok(())
     }
 
-    /// Waits until all replicas are at work in one view, and none is behind where another was a moment ago.
-    fn until_whole(&mut self, hear: &Receiver<Progress>) -> Result<(Instant, Vec<Value>), Failure> {
+    /// Waits until all replicas work in one view, and each has executed the greatest height of a moment ago.
+    fn wait_until_whole(&mut self, progress: &Receiver<Progress>) -> Result<(Instant, Vec<Value>), Failure> {
         let deadline = Instant::now().checked_add(PATIENCE);
-        let mut foremost = u64::MAX;
+        let mut greatest = u64::MAX;
         loop {
             let statuses = trial::statuses(self.info, STATUS_PATIENCE)?;
-            if is_whole(&statuses, foremost) {
+            if is_whole(&statuses, greatest) {
                 return Ok((Instant::now(), statuses));
             }
             if deadline.is_none_or(|at| Instant::now() >= at) {
-                let how = statuses.iter().map(brief).collect::<Vec<_>>().join(", ");
-                return Err(Failure::run(format!("the replicas are not together after {PATIENCE:?}: {how}")));
+                let states = statuses.iter().map(describe).collect::<Vec<_>>().join(", ");
+                return Err(Failure::run(format!(
+                    "the replicas do not work in one view after {PATIENCE:?}: {states}"
+                )));
             }
-            foremost = statuses.iter().filter_map(executed).max().unwrap_or(u64::MAX);
-            self.listen(hear)?;
+            greatest = statuses.iter().filter_map(executed).max().unwrap_or(u64::MAX);
+            self.poll(progress)?;
         }
     }
 
-    fn until_back(
+    fn wait_for_recovery(
         &mut self,
         before: &Goodput,
-        hear: &Receiver<Progress>,
+        progress: &Receiver<Progress>,
     ) -> Result<Option<Duration>, Failure> {
-        let deadline = Instant::now().checked_add(BACK_PATIENCE);
+        let deadline = Instant::now().checked_add(RECOVERY_PATIENCE);
         loop {
-            let back = self.pulse.back(before);
-            if back.is_some() || deadline.is_none_or(|at| Instant::now() >= at) {
-                return Ok(back);
+            let recovered = self.rate.recovered_after(before);
+            if recovered.is_some() || deadline.is_none_or(|at| Instant::now() >= at) {
+                return Ok(recovered);
             }
-            self.listen(hear)?;
+            self.poll(progress)?;
         }
     }
 }
@@ -456,23 +422,23 @@ fn executed(status: &Value) -> Option<u64> {
     status.get("executed")?.as_u64()
 }
 
-/// Whether all replicas are at work in one view and have executed what the foremost had.
-fn is_whole(statuses: &[Value], foremost: u64) -> bool {
+/// Whether all replicas work in one view and have executed height `greatest`.
+fn is_whole(statuses: &[Value], greatest: u64) -> bool {
     let view = statuses.first().and_then(|status| status.get("view"));
     statuses.iter().all(|status| {
         let is = |name: &str| status.get(name).and_then(Value::as_bool) == Some(true);
         is("normal")
             && is("progress")
             && status.get("view") == view
-            && executed(status).is_some_and(|height| height >= foremost)
+            && executed(status).is_some_and(|height| height >= greatest)
     })
 }
 
-fn brief(status: &Value) -> String {
+fn describe(status: &Value) -> String {
     let text = |name: &str| status.get(name).map_or_else(|| "?".to_owned(), Value::to_string);
     match status.get("id") {
         Some(id) => format!("replica {id} in view {} executed {}", text("view"), text("executed")),
-        None => "one says nothing".to_owned(),
+        None => "a replica without a status".to_owned(),
     }
 }
 
@@ -486,20 +452,20 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_cluster_is_whole_when_all_follow() {
+    fn cluster_is_whole_with_all_replicas_in_one_view() {
         let status = |view: u64, executed: u64| json!({"id": 0, "view": view, "executed": executed, "normal": true, "progress": true});
         let all = |statuses: &[Value]| is_whole(statuses, 100);
         assert!(all(&[status(3, 100), status(3, 120), status(3, 101), status(3, 100)]));
         assert!(!all(&[status(3, 100), status(3, 99)]), "one is behind");
         assert!(!all(&[status(3, 100), status(4, 100)]), "views");
-        assert!(!all(&[status(3, 100), Value::Null]), "silent");
+        assert!(!all(&[status(3, 100), Value::Null]), "no status");
         for name in ["normal", "progress"] {
             let mut other = status(3, 100);
             other[name] = json!(false);
             assert!(!all(&[status(3, 100), other]), "{name}");
         }
-        assert!(!is_whole(&[status(3, 100)], u64::MAX), "nobody knows where the foremost was");
-        assert_eq!(brief(&Value::Null), "one says nothing");
-        assert_eq!(brief(&status(3, 9)), "replica 0 in view 3 executed 9");
+        assert!(!is_whole(&[status(3, 100)], u64::MAX), "the greatest height is unknown");
+        assert_eq!(describe(&Value::Null), "a replica without a status");
+        assert_eq!(describe(&status(3, 9)), "replica 0 in view 3 executed 9");
     }
 }

@@ -1,4 +1,4 @@
-//! The faults of a run, decided by a seed.
+//! The events of a torture, decided by a seed.
 
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
@@ -8,33 +8,33 @@ use std::time::Duration;
 
 /// Time for which a paused replica stays paused.
 const PAUSE: Duration = Duration::from_secs(5);
-/// A killed replica stays away between so many milliseconds.
+/// Least and greatest time for which a killed replica stays down, in milliseconds.
 const DOWN_MS: (u64, u64) = (50, 3_000);
-/// Milliseconds of load before each event, over which goodput is measured.
+/// Least and greatest time of load before each event, in milliseconds. Goodput is measured in this time.
 const CALM_MS: (u64, u64) = (1_500, 3_000);
 
-/// A fault.
+/// A fault of processes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
+pub enum ProcessFault {
     /// SIGKILL to the leader, and a start on the same folder.
     KillLeader,
-    /// The same to another replica.
+    /// SIGKILL to another replica, and a start on the same folder.
     KillBackup,
     /// SIGSTOP to the leader, and SIGCONT.
     PauseLeader,
-    /// The same to another replica.
+    /// SIGSTOP to another replica, and SIGCONT.
     PauseBackup,
-    /// SIGKILL to all at once, and a cold start.
+    /// SIGKILL to all replicas at once, and a start of all.
     KillAll,
 }
 
-impl Fault {
-    /// All of them.
+impl ProcessFault {
+    /// All faults.
     pub const ALL: [Self; 5] =
         [Self::KillLeader, Self::KillBackup, Self::PauseLeader, Self::PauseBackup, Self::KillAll];
 
-    /// As the command line calls it.
+    /// Returns the name of the fault on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Fault {
         }
     }
 
-    /// Number of times that it occurs in a stretch.
+    /// Returns the number of times that the fault occurs in a stretch.
     fn share(self) -> usize {
         match self {
             Self::KillLeader | Self::KillBackup => 4,
@@ -56,7 +56,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ProcessFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::KillLeader => "leader killed",
@@ -68,71 +68,71 @@ impl fmt::Display for Fault {
     }
 }
 
-/// One event to come.
+/// A planned event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Event {
-    /// Counted from 1.
+pub struct PlannedEvent {
+    /// Number of the event, from 1 on.
     pub number: u64,
     /// The fault.
-    pub fault: Fault,
-    /// Load before it, while nothing happens.
+    pub fault: ProcessFault,
+    /// Time of undisturbed load before the event.
     pub calm: Duration,
-    /// From the kill to the start, or from the pause to its end.
+    /// Time from the kill to the start, or from the pause to its end.
     pub down: Duration,
-    /// Which backup: so many replicas after the leader.
+    /// The distance of the backup from the leader, in ids.
     after_leader: u16,
 }
 
-impl Event {
-    /// The replica that it happens to, of `n` that this one leads; `None`: all.
+impl PlannedEvent {
+    /// Returns the victim among `n` replicas with this leader; `None`: all replicas.
     #[must_use]
     pub fn victim(&self, leader: ReplicaId, n: u16) -> Option<ReplicaId> {
         let backup = leader.0.saturating_add(self.after_leader).checked_rem(n.max(1)).unwrap_or(0);
         match self.fault {
-            Fault::KillLeader | Fault::PauseLeader => Some(leader),
-            Fault::KillBackup | Fault::PauseBackup => Some(ReplicaId(backup)),
-            Fault::KillAll => None,
+            ProcessFault::KillLeader | ProcessFault::PauseLeader => Some(leader),
+            ProcessFault::KillBackup | ProcessFault::PauseBackup => Some(ReplicaId(backup)),
+            ProcessFault::KillAll => None,
         }
     }
 }
 
-/// Draws events: stretch after stretch, each with its share of every fault, in an order of its own.
+/// Draws the events of one stretch after the other. Each stretch has its share of every fault, in a random order.
 #[derive(Debug)]
 pub struct Schedule {
     rng: Rng,
     n: u16,
-    only: Vec<Fault>,
+    only: Vec<ProcessFault>,
     number: u64,
 }
 
 impl Schedule {
-    /// The schedule that a seed decides for `n` replicas and these faults.
+    /// Creates the schedule that a seed decides for `n` replicas and these faults.
     #[must_use]
-    pub fn new(seed: u64, n: u16, only: &[Fault]) -> Self {
+    pub fn new(seed: u64, n: u16, only: &[ProcessFault]) -> Self {
         Self { rng: Rng::new(seed), n, only: only.to_vec(), number: 0 }
     }
 
-    /// The events of the next stretch.
-    pub fn stretch(&mut self) -> Vec<Event> {
-        let mut faults: Vec<Fault> =
+    /// Returns the events of the next stretch.
+    pub fn next_stretch(&mut self) -> Vec<PlannedEvent> {
+        let mut faults: Vec<ProcessFault> =
             self.only.iter().flat_map(|fault| std::iter::repeat_n(*fault, fault.share())).collect();
         self.rng.shuffle(&mut faults);
         faults.into_iter().map(|fault| self.event(fault)).collect()
     }
 
-    fn event(&mut self, fault: Fault) -> Event {
+    fn event(&mut self, fault: ProcessFault) -> PlannedEvent {
         self.number = self.number.saturating_add(1);
         let calm = Duration::from_millis(self.rng.between(CALM_MS.0, CALM_MS.1));
         let down = match fault {
-            Fault::PauseLeader | Fault::PauseBackup => PAUSE,
-            Fault::KillLeader | Fault::KillBackup => {
+            ProcessFault::PauseLeader | ProcessFault::PauseBackup => PAUSE,
+            ProcessFault::KillLeader | ProcessFault::KillBackup => {
                 Duration::from_millis(self.rng.between(DOWN_MS.0, DOWN_MS.1))
             }
-            Fault::KillAll => Duration::ZERO,
+            ProcessFault::KillAll => Duration::ZERO,
         };
         let backups = u64::from(self.n.saturating_sub(1).max(1));
         let after_leader = u16::try_from(self.rng.between(1, backups)).unwrap_or(1);
-        Event { number: self.number, fault, calm, down, after_leader }
+        PlannedEvent { number: self.number, fault, calm, down, after_leader }
     }
 }
 
@@ -142,15 +142,15 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_seed_decides_and_a_stretch_has_everything() {
-        let stretches = |seed| -> Vec<Vec<Event>> {
-            let mut schedule = Schedule::new(seed, 4, &Fault::ALL);
-            (0..5).map(|_| schedule.stretch()).collect()
+    fn seed_decides_the_schedule_and_a_stretch_has_all_faults() {
+        let stretches = |seed| -> Vec<Vec<PlannedEvent>> {
+            let mut schedule = Schedule::new(seed, 4, &ProcessFault::ALL);
+            (0..5).map(|_| schedule.next_stretch()).collect()
         };
         assert_eq!(stretches(1), stretches(1));
         assert_ne!(stretches(1), stretches(2));
         for stretch in stretches(3) {
-            for fault in Fault::ALL {
+            for fault in ProcessFault::ALL {
                 assert_eq!(stretch.iter().filter(|event| event.fault == fault).count(), fault.share());
             }
         }
@@ -159,22 +159,27 @@ mod tests {
     }
 
     #[test]
-    fn other_faults_than_those_asked_for_do_not_come() {
-        let mut schedule = Schedule::new(1, 4, &[Fault::KillAll, Fault::KillLeader]);
-        let faults: Vec<Fault> = schedule.stretch().iter().map(|event| event.fault).collect();
-        assert_eq!(faults.iter().filter(|fault| **fault == Fault::KillAll).count(), 1);
-        assert_eq!(faults.iter().filter(|fault| **fault == Fault::KillLeader).count(), faults.len() - 1);
+    fn schedule_has_only_the_selected_faults() {
+        let mut schedule = Schedule::new(1, 4, &[ProcessFault::KillAll, ProcessFault::KillLeader]);
+        let faults: Vec<ProcessFault> = schedule.next_stretch().iter().map(|event| event.fault).collect();
+        assert_eq!(faults.iter().filter(|fault| **fault == ProcessFault::KillAll).count(), 1);
+        assert_eq!(
+            faults.iter().filter(|fault| **fault == ProcessFault::KillLeader).count(),
+            faults.len() - 1
+        );
     }
 
     #[test]
-    fn the_leader_is_the_victim_exactly_where_it_is_meant() {
-        let mut schedule = Schedule::new(9, 4, &Fault::ALL);
-        let events: Vec<Event> = (0..20).flat_map(|_| schedule.stretch()).collect();
+    fn leader_is_the_victim_of_leader_faults_only() {
+        let mut schedule = Schedule::new(9, 4, &ProcessFault::ALL);
+        let events: Vec<PlannedEvent> = (0..20).flat_map(|_| schedule.next_stretch()).collect();
         let mut backups = BTreeSet::new();
         for event in events {
             match (event.fault, event.victim(ReplicaId(3), 4)) {
-                (Fault::KillLeader | Fault::PauseLeader, victim) => assert_eq!(victim, Some(ReplicaId(3))),
-                (Fault::KillAll, victim) => assert_eq!(victim, None),
+                (ProcessFault::KillLeader | ProcessFault::PauseLeader, victim) => {
+                    assert_eq!(victim, Some(ReplicaId(3)))
+                }
+                (ProcessFault::KillAll, victim) => assert_eq!(victim, None),
                 (_, Some(backup)) => {
                     backups.insert(backup);
                 }

@@ -1,4 +1,4 @@
-//! What replicas tell clients: up to f of them may lie, and here all of them do.
+//! Replies of replicas to clients. Up to f replicas may lie; in this test all of them do.
 
 use crate::runner::{Decoder, Read};
 use crate::world::captured;
@@ -57,7 +57,7 @@ fn reply(core: &Core, bundle: &Bundle, outcome: &Outcome) -> FromReplica {
     FromReplica::Reply(core.client(), reply)
 }
 
-/// A client whose session is open and that has asked twice; and what it has asked.
+/// A client with an open session and two pending requests; and these requests.
 fn client() -> (Core, Vec<Bundle>) {
     let mut core = Core::new(settings(), SigningKey::from_seed(Scheme::Cheap, [3; 32]));
     for id in 0..N {
@@ -78,7 +78,7 @@ fn client() -> (Core, Vec<Bundle>) {
 }
 
 #[test]
-fn replies_to_clients() {
+fn replies_to_clients_are_decoded_or_refused() {
     let (core, asked) = client();
     let outcomes = [
         Outcome::Done(vec![b"result".to_vec()]),
@@ -100,7 +100,7 @@ fn replies_to_clients() {
     Decoder::new("replies", samples.clone(), |bytes| {
         let Ok(message) = FromReplica::from_bytes(bytes) else { return Read::Refused };
         let (mut core, _) = client();
-        // As many say it as are believed; the others say what is right, or something else again.
+        // Just enough replicas report the same result to be believed. The others report the right result or another one.
         for id in [2, 3, 3, N + 7] {
             core.handle(Time(10), ReplicaId(id), message.clone());
         }
@@ -121,9 +121,9 @@ fn replies_to_clients() {
     .fuzz();
 }
 
-/// What real replicas have told real clients is read.
+/// Clients decode the messages that real replicas have sent.
 #[test]
-fn what_was_said_is_read() {
+fn captured_messages_of_replicas_are_decoded() {
     let heard = captured().iter().flat_map(|run| &run.replies);
     let mut count = 0;
     for message in heard {

@@ -1,4 +1,4 @@
-//! Files that people write, and files that tools write: configuration, keys, histories.
+//! Files that people write and files that tools write: configuration, keys, histories.
 
 use crate::runner::{Decoder, Read, folder};
 use quorate_client::cluster::LinkMode;
@@ -39,13 +39,13 @@ fn testnet(entry: &'static quorate_consensus::Entry) -> (TempDir, Testnet) {
     (folder, testnet)
 }
 
-/// Without what stands there for people only: comments say nothing to a reader of files.
+/// Returns the text without comments, which have no meaning for a program.
 fn terse(text: &str) -> Vec<u8> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines.flat_map(|line| [line, "\n"]).collect::<String>().into_bytes()
 }
 
-/// Text is changed in whole words as often as in bytes.
+/// Changes of a text replace whole words as often as bytes.
 fn edit(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     const WORDS: [&str; 16] = [
         "0",
@@ -93,7 +93,7 @@ fn made() -> Vec<TempDir> {
 }
 
 #[test]
-fn clusters() {
+fn cluster_files_are_read_or_refused() {
     let folders = made();
     let file = |folder: &TempDir| folder.path().join("cluster.toml");
     let samples = folders.iter().map(|folder| terse(&fs::read_to_string(file(folder)).unwrap())).collect();
@@ -106,7 +106,7 @@ fn clusters() {
                 Read::Refused
             }
             Ok(config) => {
-                // What it means is written and read again.
+                // The parsed content is written and read again.
                 fs::write(&file, config.to_toml()).unwrap();
                 let again = ClusterConfig::load(&file).unwrap();
                 assert_eq!(again.cluster_id(), config.cluster_id());
@@ -122,7 +122,7 @@ fn clusters() {
 }
 
 #[test]
-fn nodes() {
+fn node_files_are_read_or_refused() {
     let folder = testnet(&REGISTRY[0]).0;
     let file = node_file(folder.path(), ReplicaId(2));
     let sample = terse(&fs::read_to_string(&file).unwrap());
@@ -146,7 +146,7 @@ fn nodes() {
 }
 
 #[test]
-fn sizes() {
+fn sizes_are_read_or_refused() {
     let samples = ["64MiB", "1 GiB", "0B", "16TiB", "4096B"].map(|text| text.as_bytes().to_vec()).to_vec();
     Decoder::new("size", samples, |bytes| {
         let size = std::str::from_utf8(bytes).ok().and_then(parse_size);
@@ -156,7 +156,7 @@ fn sizes() {
 }
 
 #[test]
-fn key_files() {
+fn key_files_are_read_or_refused() {
     let key = SigningKey::from_seed(Scheme::Ed25519, [9; 32]);
     let pem = key.to_pkcs8_pem().unwrap().expose().as_bytes().to_vec();
     Decoder::new("key-file", vec![pem], |bytes| {
@@ -170,7 +170,7 @@ fn key_files() {
 
 /// A key and a signature of one message.
 #[test]
-fn signatures() {
+fn signatures_are_decoded_or_refused() {
     let key = SigningKey::from_seed(Scheme::Ed25519, [9; 32]);
     let sample = [&key.public().0[..], &key.sign(b"message").0].concat();
     Decoder::new("signature", vec![sample], |bytes| {
@@ -189,7 +189,7 @@ fn signatures() {
     .fuzz();
 }
 
-/// A line of each operation, and what keys held before.
+/// A line of each operation, and the values that keys held before.
 const HISTORY: &str = r#"{"key":"a","held":"7"}
 {"client":0,"kind":"put","key":"a","arg":"v","expect":null,"call_ns":5,"return_ns":7,"result":"ok"}
 {"client":1,"kind":"get","key":"a","arg":null,"expect":null,"call_ns":6,"return_ns":9,"result":"v"}
@@ -199,7 +199,7 @@ const HISTORY: &str = r#"{"key":"a","held":"7"}
 "#;
 
 #[test]
-fn histories() {
+fn histories_are_read_or_refused() {
     let samples = vec![HISTORY.as_bytes().to_vec(), HISTORY.lines().nth(1).unwrap().as_bytes().to_vec()];
     Decoder::new("history", samples, |bytes| {
         let Ok(history) = History::read(bytes) else { return Read::Refused };
@@ -220,7 +220,7 @@ fn histories() {
 
 /// Scenarios of twins, in our own format and in that of relab/hotstuff.
 #[test]
-fn scenarios_of_twins() {
+fn scenarios_of_twins_are_read_or_refused() {
     let twins = vec![ReplicaId(0)];
     let drawn = twins::Enumeration::drawn(4, twins, 2, 3, twins::Leaders::Own, (2, 7)).unwrap();
     let own = twins::to_json(&[drawn.scenario(0), drawn.scenario(1)]);
@@ -238,7 +238,7 @@ fn scenarios_of_twins() {
         Read::Taken
     })
     .changed_by(edit)
-    // A tree of values first, so that errors can say where they are; replicas are at most as many as their ids.
+    // A tree of values comes first, so that errors have a place. There are at most as many replicas as ids.
     .holding(64, 1 << 20)
     .costing(10)
     .fuzz();

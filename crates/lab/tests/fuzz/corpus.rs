@@ -1,19 +1,19 @@
-//! The inputs that are kept: one in hex on each line of a file for each decoder.
+//! The corpus: kept inputs, one in hex on each line of a file for each decoder.
 
 use quorate_types::digest::{from_hex, hex};
 use std::path::PathBuf;
 
-/// Valid inputs of a file at most, and bytes of all of them: enough to see every form once.
+/// Largest number of valid inputs of a file, and of their bytes: enough for each form.
 const VALID_MAX: usize = 16;
 const BYTES_MAX: usize = 3 << 10;
 
 const FOUND: &str = "# found";
 
-/// A file.
+/// A file of the corpus.
 #[derive(Default)]
 pub(crate) struct Corpus {
     pub(crate) valid: Vec<Vec<u8>>,
-    /// What has found something once, each with the words that stand behind it.
+    /// Inputs that have found something before, each with its comment.
     found: Vec<(Vec<u8>, String)>,
 }
 
@@ -22,7 +22,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 impl Corpus {
-    /// What is kept for a decoder; nothing, where nobody has written anything down yet.
+    /// Returns the corpus of a decoder; an empty one without a file.
     pub(crate) fn load(name: &str) -> Self {
         let text = std::fs::read_to_string(file(name)).unwrap_or_default();
         let (valid, found) = text.split_once(FOUND).unwrap_or((&text, ""));
@@ -46,7 +46,7 @@ impl Corpus {
         self.found.iter().map(|(bytes, _)| bytes.as_slice())
     }
 
-    /// Writes the file with these valid inputs; those that have found something stay.
+    /// Writes the file with these valid inputs. Inputs that have found something stay.
     pub(crate) fn rewrite(&self, name: &str, samples: &[Vec<u8>]) {
         let mut text = "# valid\n".to_owned();
         for bytes in few(samples) {
@@ -61,7 +61,7 @@ impl Corpus {
     }
 }
 
-/// As many as fit into a file, spread over all of them.
+/// Selects as many inputs as fit into a file, spread over all of them.
 fn few(samples: &[Vec<u8>]) -> impl Iterator<Item = &Vec<u8>> {
     let every = samples.len().div_ceil(VALID_MAX).max(1);
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Arbitrary messages of members, validly signed, for every registered protocol: being registered is all that it takes.
+//! Arbitrary, validly signed messages of members, for every registered protocol. Registering a protocol is enough.
 
 use crate::runner::{seed, setting};
 use quorate_consensus::parts::certificate::CheckpointProof;
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Instant;
 
-/// Messages of each kind of a protocol. Those of hosts are counted over all protocols: their handlers are the same.
+/// Messages of each kind of a protocol. Kinds of the host count over all protocols, because their handlers are the same.
 const MESSAGES: u64 = 1_000;
-/// A kind that is never heard cannot be changed: so many times as many messages in all are enough.
+/// A kind that is never received cannot be changed. This factor limits the number of all messages.
 const KINDS_MAX: u64 = 40;
 /// Messages in one world.
 const EACH: u64 = 1_500;
-/// Every so-manyth seed has room for two liars.
+/// One of this many seeds has room for two Byzantine replicas.
 const LARGE_EVERY: u64 = 4;
 
 #[test]
-fn every_handler_bears_nonsense() {
+fn handlers_survive_random_messages() {
     let messages = setting("QUORATE_FUZZ_MESSAGES").unwrap_or(MESSAGES);
     let of_hosts = thread::scope(|scope| {
         let each = REGISTRY.iter().map(|entry| scope.spawn(move || bears_nonsense(entry, messages)));
@@ -60,7 +60,7 @@ fn bears_nonsense(entry: &Entry, messages: u64) -> Kinds {
         let report = fuzz::run(entry, n, seed, each).unwrap();
         assert!(
             report.failure.is_none(),
-            "{name}: {report}\nagain: QUORATE_FUZZ_SEED={seed} cargo test -p quorate --test fuzz handlers"
+            "{name}: {report}\nagain: QUORATE_FUZZ_SEED={seed} cargo test -p quorate-lab --test fuzz handlers"
         );
         assert!(report.heights > 0, "{name}: {report}");
         said += report.said;
@@ -83,16 +83,16 @@ fn bears_nonsense(entry: &Entry, messages: u64) -> Kinds {
     kinds
 }
 
-/// A seed decides what is said and what comes of it.
+/// A seed decides the messages and their effects.
 #[test]
-fn a_seed_decides_the_nonsense() {
+fn seed_decides_the_random_messages() {
     let run = || fuzz::run(&REGISTRY[0], None, 5, 200).unwrap();
     let (first, second) = (run(), run());
     assert!(first.said >= 200, "{first}");
     assert_eq!(first, second);
 }
 
-/// PBFT with a handler that counts on heights to be small.
+/// PBFT with a handler that panics on large heights.
 struct Fragile(Box<dyn AnyProtocol>);
 
 impl Fragile {
@@ -158,9 +158,9 @@ impl AnyProtocol for Fragile {
     }
 }
 
-/// A handler that nonsense can stop is found, and what was said last is shown.
+/// A handler that panics on a random message is found, and the last message is shown.
 #[test]
-fn a_fragile_handler_is_found() {
+fn handler_that_panics_is_found() {
     let entry = Entry { open: Fragile::open, ..*find("pbft").unwrap() };
     let report = fuzz::run(&entry, None, 1, 3_000).unwrap();
     let failure = report.failure.as_ref().expect("it was not found");

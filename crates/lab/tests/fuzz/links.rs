@@ -1,4 +1,4 @@
-//! Bytes that arrive on connections: of peers, of strangers, of clients, and TLS beneath them.
+//! Bytes that arrive on connections of peers, strangers and clients, and in TLS below them.
 
 use crate::runner::{Decoder, Read};
 use quorate_net::link::Identity;
@@ -8,7 +8,7 @@ use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, frame};
 use quorate_types::{ClusterId, Digest, Epoch, Incarnation, ProtocolId, ReplicaId, Time};
 
-/// What a link keeps to send again must not grow with what it hears.
+/// The bytes that a link keeps for retransmission must not grow with the bytes that it receives.
 const LIMITS: ResendLimits = ResendLimits { bytes: 1 << 20, frames: 64 };
 
 fn link(me: u16) -> Link {
@@ -32,7 +32,7 @@ fn bodies() -> [(Lane, Vec<u8>); 5] {
     ]
 }
 
-/// What one end of a link writes while the other answers: its hello alone, and all of it.
+/// Returns the bytes that one end of a link writes while the other answers: its hello alone, and all of them.
 fn streams() -> Vec<Vec<u8>> {
     let (mut near, mut far) = (link(1), link(0));
     let (mut hello, mut answer, mut rest, mut acknowledged) =
@@ -54,7 +54,7 @@ fn streams() -> Vec<Vec<u8>> {
     vec![hello, whole]
 }
 
-/// Reads a stream in pieces that the input itself decides.
+/// Reads a stream in pieces whose sizes the input decides.
 fn in_pieces(bytes: &[u8], mut each: impl FnMut(&[u8]) -> Result<(), Refusal>) -> Result<(), Refusal> {
     let mut rng = Rng::new(bytes.iter().fold(0, |sum: u64, byte| sum.rotate_left(5) ^ u64::from(*byte)));
     let mut rest = bytes;
@@ -66,9 +66,9 @@ fn in_pieces(bytes: &[u8], mut each: impl FnMut(&[u8]) -> Result<(), Refusal>) -
     Ok(())
 }
 
-/// Whatever a peer writes: frames come out whole, and nothing is kept but what came.
+/// For all bytes of a peer, frames come out whole, and the link keeps no other bytes.
 #[test]
-fn what_peers_write() {
+fn bytes_of_peers_are_decoded_or_refused() {
     let samples = streams();
     let hello = samples[0].len();
     Decoder::new("link-stream", samples, |bytes| {
@@ -90,14 +90,14 @@ fn what_peers_write() {
             link.write(&mut out);
             Ok(())
         };
-        // What is acknowledged later has to be written first.
+        // A frame that is acknowledged later has to be written first.
         let (greeting, rest) = bytes.split_at(hello.min(bytes.len()));
         let result = in_pieces(greeting, &mut each).and_then(|()| in_pieces(rest, each));
         assert!(heard <= bytes.len(), "{heard} bytes of frames came of {read}");
         if result.is_err() {
             link.disconnect();
         }
-        // It can go on with another connection, whatever this one brought.
+        // The link continues with another connection, whatever this one received.
         link.connect(Time(6));
         link.write(&mut out);
         assert!(!out.is_empty() && link.tick(Time(7)).is_ok());
@@ -108,14 +108,14 @@ fn what_peers_write() {
     .fuzz();
 }
 
-/// What strangers write before it is known who they are.
+/// The first bytes of a stranger, before its identity is known.
 #[test]
-fn what_strangers_write() {
+fn bytes_of_strangers_are_decoded_or_refused() {
     Decoder::new("greeting", streams()[..1].to_vec(), |bytes| {
         let mut greeter = Greeter::default();
         let result = in_pieces(bytes, |piece| greeter.read(piece));
         let Some(hello) = greeter.hello().filter(|_| result.is_ok()) else { return Read::Refused };
-        // Whoever it says that it is.
+        // Any identity that the stranger states is possible.
         let mut link = link(0);
         link.accept_hello(hello, &mut |_| {}).is_ok().into()
     })
@@ -123,7 +123,7 @@ fn what_strangers_write() {
     .fuzz();
 }
 
-/// What a TLS session of a peer writes first, and what the other side answers.
+/// The first bytes of a TLS session of a peer, and the answer of the other side.
 fn handshakes() -> (Vec<u8>, Vec<u8>, LinkKey, LinkKey) {
     let key = |seed: u8| LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[seed; 32])).unwrap();
     let (near, far) = (key(1), key(2));
@@ -141,7 +141,7 @@ fn handshakes() -> (Vec<u8>, Vec<u8>, LinkKey, LinkKey) {
 }
 
 #[test]
-fn what_comes_before_plain_text() {
+fn bytes_before_plain_frames_are_decoded_or_refused() {
     let (hello, answer, near, far) = handshakes();
     let quiet = &mut |_: &[u8]| Ok(());
     let peers = listen_to_peers(&far, &[near.public()]).unwrap();

@@ -1,9 +1,9 @@
-//! Everything that reads what others wrote, tried with bytes that nobody would write: arbitrary ones, and valid ones
-//! changed a little. And every handler, tried with arbitrary messages that are validly signed.
+//! Fuzz tests. Every decoder of bytes from others runs with arbitrary bytes and with slightly changed valid encodings. Every
+//! handler runs with arbitrary messages that are validly signed.
 //!
-//! A decoder must not panic, hang, or take more memory than a small multiple of what it was handed, and what it
-//! accepts it writes again as the same bytes, where it says that there is one encoding. Replicas that members talk
-//! nonsense to must stay in agreement, within their limits, and go on as soon as the nonsense ends.
+//! A decoder must not panic, hang, or take more memory than a small multiple of its input. A decoder of values with one
+//! encoding writes an accepted input as the same bytes again. Replicas that receive random messages must stay in
+//! agreement and within their limits, and make progress as soon as the messages end.
 //!
 //! | variable | is |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `QUORATE_FUZZ_SEED` | a number, or `fresh` for another one each time |
 //! | `QUORATE_FUZZ_CORPUS` | `rewrite`: the valid encodings of the corpus are written anew |
 //!
-//! The corpus, `corpus/NAME.txt`, has an input in hex on each line: valid ones, which must stay valid, and such as have
-//! found something, which are tried first, every time.
+//! The corpus, `corpus/NAME.txt`, has an input in hex on each line. Valid inputs must stay valid. Inputs that have found
+//! something run first, every time.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! How much memory a piece of work takes at the same time.
+//! The peak memory of a piece of work.
 
 #![allow(unsafe_code, reason = "an allocator cannot be wrapped otherwise; it only counts and passes on")]
 
@@ -6,13 +6,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread holds, and the most that it has held since somebody asked. What another thread frees
-    /// stays counted here, so only differences within one piece of work mean anything.
+    /// Bytes that this thread holds, and their maximum since the last reset. Bytes that another thread frees stay counted
+    /// here, so only differences within one piece of work have a meaning.
     static HELD: Cell<i64> = const { Cell::new(0) };
     static MOST: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The result of `work`, and the most bytes that it held at the same time beyond what was held before.
+/// Returns the result of `work`, and the largest number of bytes that it held in addition to those held before.
 pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     MOST.set(before);
@@ -20,12 +20,12 @@ pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, usize::try_from(MOST.get() - before).unwrap_or(0))
 }
 
-/// The system's allocator, with a look at sizes.
+/// The system's allocator, with a count of bytes.
 #[derive(Debug)]
 pub(crate) struct Measuring;
 
 fn note(more: usize, less: usize) {
-    // A thread that is being torn down has no counters any more.
+    // A thread that ends has no counters any more.
     let _ = HELD.try_with(|held| {
         let now = held.get() + more as i64 - less as i64;
         held.set(now);
@@ -58,7 +58,7 @@ unsafe impl GlobalAlloc for Measuring {
 }
 
 #[test]
-fn what_is_held_is_measured() {
+fn peak_memory_is_measured() {
     let (kept, most) = most_held(|| {
         drop(vec![1u8; 1 << 20]);
         vec![1u8; 1 << 10]

@@ -1,5 +1,5 @@
-//! Messages, records and parameters of every registered protocol, and what a replica is opened with. Being registered
-//! is all that it takes.
+//! Messages, records, parameters and pasts of every registered protocol. Registering a
+//! protocol is enough.
 
 use crate::runner::{Decoder, Read, written};
 use crate::world::captured;
@@ -10,16 +10,16 @@ use quorate_types::wire::frame;
 use quorate_types::{Digest, LogEntry, Mark, Reader, ReplicaId, Time};
 use std::sync::Arc;
 
-/// What stands before a record in the log: its kind, its height and its scope.
+/// Bytes before a record in the log: its kind, its height and its scope.
 const RECORD_KEY_BYTES: usize = 1 + 8 + 32;
-/// Entries of a log that are opened at most.
+/// Largest number of log entries that a replica is opened on.
 const ENTRIES_MAX: usize = 24;
 
 #[test]
-fn messages() {
+fn messages_of_protocols_are_decoded_or_refused() {
     for run in captured() {
         let decode = |bytes: &[u8]| run.entry.decode_message(bytes);
-        // As they are before they are signed: a signature is no part of a message.
+        // The messages are unsigned: a signature is no part of a message.
         let bodies = run.frames(frame::PROTOCOL);
         let samples: Vec<Vec<u8>> = bodies
             .map(|body| match decode(body) {
@@ -30,7 +30,7 @@ fn messages() {
         let name = format!("{}.message", run.entry.spec.name);
         Decoder::new(name, samples, |bytes| {
             let message = decode(bytes).inspect(|message| {
-                // Whatever it is: all that it says of itself can be asked, and it can be shown.
+                // All accessors of the message work, and it can be shown.
                 let (place, auth) = (message.place(), message.auth());
                 let committee = run.genesis.committee();
                 let mut claims = quorate_consensus::Claims::new(&committee, 3);
@@ -41,7 +41,7 @@ fn messages() {
             });
             written(message, |message, out| message.encode(out)).into()
         })
-        // What is claimed stands beside the message until it is checked.
+        // The claims of a message take further memory until they are checked.
         .holding(24, 4 << 10)
         .costing(2)
         .fuzz();
@@ -49,7 +49,7 @@ fn messages() {
 }
 
 #[test]
-fn records() {
+fn records_of_protocols_are_decoded_or_refused() {
     for run in captured() {
         let records = run.log.iter().filter_map(|entry| match entry {
             LogEntry::Record(bytes) => bytes.get(RECORD_KEY_BYTES..).map(<[u8]>::to_vec),
@@ -71,9 +71,9 @@ fn records() {
     }
 }
 
-/// Parameters are either refused, or a replica opens with them and can say what it promises.
+/// Parameters are refused, or a replica opens with them and states its figures.
 #[test]
-fn parameters() {
+fn parameters_of_protocols_are_decoded_or_refused() {
     for run in captured() {
         let defaults = (run.entry.params)().unwrap();
         let exam = (run.entry.exam_params)(20_000_000, false).unwrap();
@@ -114,10 +114,10 @@ fn parameters() {
     }
 }
 
-/// A log whose checksums hold and that says something else than this version would have written: another version, or a
-/// mistake of ours. It is refused, or a replica opens on it and is asked for what it has to say.
+/// A log with valid checksums whose content this version would not have written: it is from another version, or from a
+/// bug. It is refused, or a replica opens on it and all its accessors work.
 #[test]
-fn pasts() {
+fn pasts_of_protocols_are_decoded_or_refused() {
     for run in captured() {
         let encode = |entry: &LogEntry| {
             let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Tries a decoder with as many inputs as are asked for.
+//! The runner, which tries a decoder with a chosen number of inputs.
 
 use crate::corpus::Corpus;
 use crate::memory::most_held;
@@ -14,24 +14,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Inputs for a decoder whose work costs next to nothing.
+/// Number of inputs for a decoder whose work is cheap.
 const INPUTS: u64 = 100_000;
-/// Arbitrary bytes at most.
+/// Largest number of arbitrary bytes.
 const ARBITRARY_BYTES_MAX: usize = 400;
-/// An input that takes longer hangs, on however busy a machine.
+/// An input that takes longer hangs, also on a busy machine.
 const HANGS: Duration = Duration::from_secs(60);
-/// So few inputs say nothing of how many are accepted.
+/// Smallest number of inputs for which the share of accepted ones has a meaning.
 const FEW: u64 = 200;
-/// How often the long form says how far it is.
+/// Time between two lines about progress in the long form.
 const SAYS: Duration = Duration::from_secs(10);
 
-/// What a decoder makes of an input.
+/// The result of decoding an input.
 pub(crate) enum Read {
-    /// It is refused.
+    /// The input is refused.
     Refused,
-    /// It is accepted, and written again it is this.
+    /// The input is accepted, and its value is encoded as these bytes.
     Written(Vec<u8>),
-    /// It is accepted; nobody says that it has one form.
+    /// The input is accepted; its value may have several encodings.
     Taken,
 }
 
@@ -47,25 +47,25 @@ impl From<bool> for Read {
     }
 }
 
-/// How a decoder looks at an input.
+/// The function of a decoder.
 type Reader<'a> = Box<dyn FnMut(&[u8]) -> Read + 'a>;
-/// How a valid input is changed, with pieces of another.
+/// The function that changes a valid input, with pieces of another.
 type Change = fn(&mut Rng, &mut Vec<u8>, &[u8]);
 
-/// Something that reads what others wrote.
+/// A decoder of bytes from others.
 pub(crate) struct Decoder<'a> {
     name: String,
     samples: Vec<Vec<u8>>,
     read: Reader<'a>,
-    /// How many times as many bytes as the input has it may hold at the same time, and how many beside.
+    /// Limits of the memory held at the same time: a multiple of the input's size, and further bytes.
     memory: (usize, usize),
-    /// How much longer it takes than one that costs next to nothing.
+    /// The cost of one input, as a multiple of a cheap one.
     cost: u64,
     change: Change,
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder, by the name of its file in the corpus, with valid inputs.
+    /// Creates a decoder with valid inputs. Its name is that of its file in the corpus.
     pub(crate) fn new(
         name: impl Into<String>,
         samples: Vec<Vec<u8>>,
@@ -75,28 +75,28 @@ impl<'a> Decoder<'a> {
         Self { name: name.into(), samples, read, memory: (16, 1 << 10), cost: 1, change: mutate }
     }
 
-    /// A value with exactly one encoding.
+    /// Creates a decoder of values with exactly one encoding.
     pub(crate) fn of<T: Wire + Debug>(name: &str, samples: &[T]) -> Self {
         let samples = samples.iter().map(Wire::to_bytes).collect();
         Self::new(name, samples, |bytes| T::from_bytes(bytes).map(|value| value.to_bytes()).into())
     }
 
-    /// May hold so many times as many bytes as the input has, and so many beside.
+    /// Limits the memory to a multiple of the input's size, and further bytes.
     pub(crate) fn holding(self, times: usize, beside: usize) -> Self {
         Self { memory: (times, beside), ..self }
     }
 
-    /// Takes so many times as long as others.
+    /// Sets the cost of one input, as a multiple of a cheap one.
     pub(crate) fn costing(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 
-    /// Valid inputs are changed in this way.
+    /// Sets the function that changes valid inputs.
     pub(crate) fn changed_by(self, change: Change) -> Self {
         Self { change, ..self }
     }
 
-    /// Tries it, with what is kept for it first.
+    /// Runs the decoder, with the inputs of the corpus first.
     pub(crate) fn fuzz(self) {
         let corpus = Corpus::load(&self.name);
         if env::var("QUORATE_FUZZ_CORPUS").is_ok_and(|wish| wish == "rewrite") {
@@ -134,7 +134,7 @@ impl<'a> Decoder<'a> {
             }
         }
         println!("{}: {inputs} inputs, {taken} accepted, {} ms", self.name, start.elapsed().as_millis());
-        // A decoder that refuses or accepts everything is not tried at all.
+        // A decoder that refuses or accepts everything is not tested.
         let is_mixed = taken > 0 && taken < inputs;
         assert!(is_mixed || inputs < FEW, "{}: {taken} of {inputs} inputs are accepted", self.name);
     }
@@ -144,7 +144,7 @@ impl<'a> Decoder<'a> {
         match rng.below(10) {
             0 => arbitrary(rng, ARBITRARY_BYTES_MAX),
             1 => {
-                // Most arbitrary bytes fall at the first: these get further.
+                // Most arbitrary bytes fail at the first byte; these reach further.
                 let mut input = sample[..rng.index(sample.len().min(40) + 1)].to_vec();
                 input.extend(arbitrary(rng, ARBITRARY_BYTES_MAX));
                 input
@@ -157,7 +157,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Whether the input is accepted. Everything that must not happen ends the test, with the input in hex.
+    /// Runs one input and returns whether it is accepted. Each violation ends the test, with the input in hex.
     fn judge(&mut self, input: &[u8], what: &dyn Fn() -> String) -> bool {
         let name = &self.name;
         let shown = Shown { name, input, what };
@@ -179,7 +179,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Says which input it was when something panics.
+/// Prints the input when the decoder panics.
 struct Shown<'a> {
     name: &'a str,
     input: &'a [u8],
@@ -196,10 +196,10 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Ends everything when one input takes too long.
+/// Ends the process when one input takes too long.
 struct Watch {
     at: Arc<AtomicU64>,
-    /// Dropped with this: the watch is over.
+    /// The sender whose end stops the watch.
     _over: Sender<()>,
 }
 
@@ -223,13 +223,13 @@ impl Watch {
     }
 }
 
-/// What the environment says, if it says anything.
+/// Returns the value of a variable of the environment.
 pub(crate) fn setting<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
     Some(text.replace('_', "").parse().unwrap_or_else(|_| panic!("{name}: expected a number, found {text}")))
 }
 
-/// The seed of this run.
+/// Returns the seed of this run.
 pub(crate) fn seed() -> u64 {
     if env::var("QUORATE_FUZZ_SEED").is_ok_and(|wish| wish == "fresh") {
         return quorate_client::keys::random_u64().unwrap();
@@ -237,13 +237,13 @@ pub(crate) fn seed() -> u64 {
     setting("QUORATE_FUZZ_SEED").unwrap_or(1)
 }
 
-/// A folder of its own for decoders that read files: in memory where there is such a place, because they are written
-/// again for each input.
+/// A temporary folder for decoders that read files. It is in memory if the machine has such a place, because each input
+/// writes the files again.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// What comes of reading a value in any other way than filling its bytes.
+/// The result of reading a value in another way than by filling its bytes.
 pub(crate) fn written<T>(
     value: Result<T, DecodeError>,
     write: impl FnOnce(&T, &mut Vec<u8>),
@@ -254,7 +254,7 @@ pub(crate) fn written<T>(
     Ok(bytes)
 }
 
-/// What the runner has to notice: each decoder here does one thing that none may do.
+/// Violations that the runner has to find: each decoder here commits one of them.
 mod teeth {
     use super::{Corpus, Decoder, Read};
 
@@ -264,14 +264,14 @@ mod teeth {
 
     #[test]
     #[should_panic(expected = "what was accepted is written in another way")]
-    fn a_second_encoding_is_noticed() {
+    fn second_encoding_is_found() {
         decoder(|bytes| Read::Written(bytes.iter().map(|byte| byte & 0x7f).collect()))
             .fuzz_with(&Corpus::default());
     }
 
     #[test]
     #[should_panic(expected = "bytes are held at the same time")]
-    fn a_length_that_is_believed_is_noticed() {
+    fn allocation_by_an_unchecked_length_is_found() {
         decoder(|bytes| {
             let Some(length) = bytes.first_chunk::<4>() else { return Read::Refused };
             let room: Vec<u8> = Vec::with_capacity(u32::from_le_bytes(*length) as usize % (1 << 27));
@@ -283,7 +283,7 @@ mod teeth {
 
     #[test]
     #[should_panic(expected = "on purpose")]
-    fn a_panic_is_noticed() {
+    fn panic_of_a_decoder_is_found() {
         decoder(|bytes| {
             assert!(bytes.len() < 100 || bytes[7] % 4 != 0, "on purpose");
             (bytes.len() < 50).into()
@@ -293,7 +293,7 @@ mod teeth {
 
     #[test]
     #[should_panic(expected = "inputs are accepted")]
-    fn a_decoder_that_accepts_everything_is_noticed() {
+    fn decoder_without_refusals_is_found() {
         decoder(|_| Read::Taken).fuzz_with(&Corpus::default());
     }
 }

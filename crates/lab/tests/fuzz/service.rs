@@ -1,4 +1,4 @@
-//! What the service reads: operations of clients, and the states that it goes on from.
+//! Inputs of the service: operations of clients, and states that it continues from.
 
 use crate::runner::{Decoder, Read, written};
 use quorate_app::{Application, At, Execution, Kv, KvOp, KvResult};
@@ -29,9 +29,9 @@ fn operations() -> Vec<Vec<u8>> {
     all.iter().map(KvOp::to_bytes).collect()
 }
 
-/// Whatever a client asks is answered with something that the client can read, and within its room.
+/// Each request of a client has a result that the client can decode, and that fits its room.
 #[test]
-fn operations_of_clients() {
+fn operations_of_clients_are_executed_or_refused() {
     Decoder::new("kv-operation", operations(), |bytes| {
         written(KvOp::parse(bytes), |op, out| op.encode(out)).into()
     })
@@ -47,7 +47,7 @@ fn operations_of_clients() {
             assert!(reply.len() <= ROOM, "{} bytes", reply.len());
             assert_eq!(KvResult::from_bytes(reply).unwrap().to_bytes(), *reply);
         }
-        // What was put in is taken out again, or the store would grow for as long as this runs.
+        // A stored value is removed again, because the store would otherwise grow with the number of inputs.
         let Ok(op) = KvOp::parse(bytes) else { return Read::Refused };
         if let KvOp::Put { key, .. } | KvOp::CompareAndSwap { key, .. } | KvOp::Increment { key, .. } = op {
             store.apply(&at, &KvOp::Delete { key }.to_bytes(), &mut Vec::new());
@@ -94,7 +94,7 @@ fn genesis() -> Genesis {
 }
 
 fn fresh() -> Execution {
-    // Few buckets, so that a snapshot is small.
+    // A snapshot with few buckets is small.
     Execution::new(&genesis(), Box::new(Kv::with_buckets(4))).unwrap()
 }
 
@@ -115,7 +115,7 @@ fn bundle(kind: BundleKind, session: SessionId, number: u64, requests: &[Vec<u8>
     Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
 }
 
-/// Snapshots as one piece: header, and chunks in order; empty chunks that follow each other are counted.
+/// Packs a snapshot into one piece: the header, and the chunks in order; consecutive empty chunks are counted.
 fn snapshots() -> Vec<Vec<u8>> {
     let mut execution = fresh();
     let mut all = vec![pack(&mut execution)];
@@ -160,9 +160,9 @@ fn unpack(bytes: &[u8]) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     (chunks.len() < 400).then_some((header, chunks))
 }
 
-/// A state is restored and has the digest that was promised, or it is refused; what is restored can go on.
+/// A snapshot is refused, or restored to the promised digest. A restored state can continue.
 #[test]
-fn snapshots_of_states() {
+fn snapshots_of_states_are_restored_or_refused() {
     Decoder::new("snapshot", snapshots(), |bytes| {
         let Some((header, chunks)) = unpack(bytes) else { return Read::Refused };
         let mut execution = fresh();
@@ -180,9 +180,9 @@ fn snapshots_of_states() {
     .fuzz();
 }
 
-/// A snapshot that somebody has made up: the digest in its header is that of what it says.
+/// A forged snapshot: the digest in its header is that of its content.
 #[test]
-fn snapshots_of_no_state() {
+fn forged_snapshots_are_restored_or_refused() {
     Decoder::new("snapshot-made-up", snapshots(), |bytes| {
         let Some((mut header, chunks)) = unpack(bytes) else { return Read::Refused };
         let mut execution = fresh();
@@ -204,7 +204,7 @@ fn snapshots_of_no_state() {
     .fuzz();
 }
 
-/// Executes what a client may send next, whatever it finds.
+/// Executes further requests of a client on any state.
 fn go_on(execution: &mut Execution) {
     let next = execution.height().next();
     if next == execution.height() {
@@ -222,7 +222,7 @@ fn go_on(execution: &mut Execution) {
     execution.digest();
 }
 
-/// Mostly within the fields: where a length is wrong nothing more is read.
+/// Changes mostly bytes within fields: behind a wrong length nothing is read.
 fn in_fields(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     if rng.chance(800_000) { nudge(rng, bytes, other) } else { mutate(rng, bytes, other) }
 }

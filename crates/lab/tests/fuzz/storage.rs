@@ -1,8 +1,8 @@
-//! Disks: whatever stands on them, the store opens or says what is wrong, and what it has opened it can read and go on
-//! from.
+//! Disks with arbitrary content: the store opens or reports the error. An open store can read everything and
+//! continue.
 //!
-//! An input is a whole disk: its segments without the zeros at their ends, and its blobs. Some changes make the checksums
-//! right again, so that what lies behind them is reached; the layout of a record and of a manifest stands in
+//! An input is a whole disk: its segments without zeros at their ends, and its blobs. Some changes correct the checksums
+//! afterwards, so that the bytes behind them are reached. The layout of a record and of a manifest is in
 //! `storage/src/log/record.rs` and `storage/src/snapshot.rs`.
 
 use crate::runner::{Decoder, Read, folder};
@@ -23,7 +23,7 @@ const SEGMENT_BYTES: u32 = 2_048;
 const PAGE_BYTES: usize = 512;
 const SEGMENTS_MAX: usize = 8;
 const SALT: u64 = 0x5a17;
-/// Before the data of a record: length, checksum, generation, sync number, kind.
+/// Bytes before the data of a record: length, checksum, generation, sync number, kind.
 const HEADER_BYTES: usize = 4 + 4 + 4 + 8 + 1;
 
 fn config() -> StoreConfig {
@@ -46,7 +46,7 @@ fn bundle(number: u64) -> Bundle {
     Bundle::parse(&builder.finish(), Authenticator::None, &config().limits).unwrap()
 }
 
-/// What a replica writes at one height.
+/// The writes of a replica at one height.
 fn height(number: u64) -> Vec<LogEntry> {
     let bundle = bundle(number);
     let payload = Payload { bundles: vec![bundle.digest()] };
@@ -70,7 +70,7 @@ fn height(number: u64) -> Vec<LogEntry> {
     ]
 }
 
-/// Disks at several moments in the life of a store: new, torn, with snapshots, with segments that are used again.
+/// Disks at several times in the life of a store: new, torn, with snapshots, with reused segments.
 fn disks() -> Vec<Vec<u8>> {
     let mut disk = MemDisk::new(SEGMENT_BYTES, PAGE_BYTES);
     disk.set_salt(SALT);
@@ -157,7 +157,7 @@ fn unpack(bytes: &[u8]) -> Result<MemDisk, DecodeError> {
     Ok(disk)
 }
 
-/// A change, and the checksums that belong to it.
+/// Changes a disk, and corrects its checksums.
 fn forge(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     let Ok((mut segments, mut blobs)) = parts(bytes) else { return };
     if rng.chance(250_000) && !blobs.is_empty() {
@@ -195,7 +195,7 @@ fn remake_manifest(rng: &mut Rng, blob: &mut Vec<u8>, other: &[u8]) {
     blob.extend_from_slice(&body);
 }
 
-/// Changes what a record says, and what it is seldom, and gives it the checksum that belongs to it.
+/// Changes the content of a record often and its kind seldom, and corrects its checksum.
 fn remake_record(rng: &mut Rng, segment: &mut [u8], other: &[u8]) {
     let records = records(segment);
     let Some((at, length)) = rng.pick(&records).copied() else { return };
@@ -205,7 +205,7 @@ fn remake_record(rng: &mut Rng, segment: &mut [u8], other: &[u8]) {
     let donor = if rng.chance(500_000) { &donor } else { other };
     nudge(rng, &mut segment[from..data + length], donor);
     if rng.chance(50_000) {
-        // A kind that there is.
+        // The kind exists.
         segment[data - 1] = 1 + rng.index(28) as u8;
     }
     let seed = crc32c::crc32c(&SALT.to_le_bytes());
@@ -214,7 +214,7 @@ fn remake_record(rng: &mut Rng, segment: &mut [u8], other: &[u8]) {
     segment[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Where records stand in a segment, and how many bytes of data they have.
+/// Returns the places of records in a segment, and the bytes of their data.
 fn records(segment: &[u8]) -> Vec<(usize, usize)> {
     let (mut at, mut found) = (0, Vec::new());
     while let Some(header) = segment.get(at..at + HEADER_BYTES) {
@@ -232,7 +232,7 @@ fn records(segment: &[u8]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Whether a store opens on a disk. Then everything is read, and written on.
+/// Whether a store opens on a disk. An open store then reads everything, and writes more.
 fn open(bytes: &[u8]) -> Option<Store<MemDisk>> {
     let disk = unpack(bytes).ok()?;
     let mut store = Store::open(disk, config(), &mut |_| {}).ok()?;
@@ -240,12 +240,12 @@ fn open(bytes: &[u8]) -> Option<Store<MemDisk>> {
     Some(store)
 }
 
-/// What a failing disk may hold: something that was never written there.
+/// The content of a failing disk: arbitrary bytes.
 #[test]
-fn damaged_disks() {
+fn damaged_disks_are_recovered_or_refused() {
     Decoder::new("disk", disks(), |bytes| {
         let Some(store) = open(bytes) else { return Read::Refused };
-        // What was opened once opens again, with what was added.
+        // A store that has opened once opens again, with the added records.
         if let Err(why) = Store::open(store.into_disk(), config(), &mut |_| {}) {
             panic!("it opens once, and not again: {why}");
         }
@@ -257,7 +257,7 @@ fn damaged_disks() {
     .fuzz();
 }
 
-/// Half of the changes keep what stands behind them in its place.
+/// Half of the changes keep the following bytes at their place.
 fn in_place(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     if rng.chance(500_000) {
         nudge(rng, bytes, other);
@@ -266,10 +266,10 @@ fn in_place(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-/// What no disk does by itself: the checksums hold, and what they cover was never written. Nothing more can be asked
-/// than that it is refused, or that everything that comes of it is.
+/// A forged disk: the checksums hold, and the content was never written. The store
+/// refuses it, or refuses all that follows from it.
 #[test]
-fn forged_disks() {
+fn forged_disks_are_recovered_or_refused() {
     let samples = disks();
     let count =
         |disk: &Vec<u8>| parts(disk).unwrap().0.iter().map(|segment| records(segment).len()).sum::<usize>();
@@ -286,7 +286,7 @@ fn forged_disks() {
     .fuzz();
 }
 
-/// Reads all that there is, and writes on. What cannot be read is said, and nothing else is harmed.
+/// Reads all records, and writes more. A record that cannot be read is reported, and harms no other.
 fn use_it(store: &mut Store<MemDisk>) {
     let (first, last) = store.kept();
     for number in (first.0..=last.0).take(12) {
@@ -312,9 +312,9 @@ fn use_it(store: &mut Store<MemDisk>) {
     let _ = store.write_and_sync();
 }
 
-/// The file that says whose a folder is.
+/// The file that names the owner of a folder.
 #[test]
-fn formats_of_folders() {
+fn formats_of_folders_are_read_or_refused() {
     let folder = folder();
     let identity = Identity {
         cluster: ClusterId(Digest([0xab; 32])),

@@ -1,4 +1,4 @@
-//! What travels, and what replicas record: values with one encoding.
+//! Messages and recordings: values with one encoding.
 
 use crate::runner::{Decoder, written};
 use crate::world::captured;
@@ -91,7 +91,7 @@ fn replies() -> Vec<ReplyBundle> {
 }
 
 #[test]
-fn words_of_clients_and_links() {
+fn messages_of_clients_and_links_are_decoded_or_refused() {
     Decoder::of(
         "peer-hello",
         &[PeerHello {
@@ -131,7 +131,7 @@ fn words_of_clients_and_links() {
     Decoder::of("from-replica", &all).fuzz();
     Decoder::of("outcome", &outcomes()).fuzz();
     let samples = vec![outcomes()[0].to_bytes(), Outcome::Done(Vec::new()).to_bytes()];
-    // What is read in place agrees with what is read as a value, but for limits.
+    // Reading in place agrees with decoding a value, except for limits.
     Decoder::new("outcome-results", samples, |bytes| {
         let Some(results) = Outcome::results(bytes) else {
             assert!(!matches!(Outcome::from_bytes(bytes), Ok(Outcome::Done(_))));
@@ -144,7 +144,7 @@ fn words_of_clients_and_links() {
 }
 
 #[test]
-fn bundles() {
+fn bundles_are_decoded_or_refused() {
     let kinds = [BundleKind::Requests, BundleKind::Open, BundleKind::Register];
     let mut samples: Vec<Vec<u8>> = kinds.into_iter().map(|kind| [vec![0], content(kind)].concat()).collect();
     samples.push(bundle().sealed().to_vec());
@@ -165,7 +165,7 @@ fn bundles() {
 }
 
 #[test]
-fn blocks_and_statements() {
+fn blocks_and_statements_are_decoded_or_refused() {
     Decoder::of("block", &[block()]).fuzz();
     Decoder::of("payload", &[payload(0), payload(1), payload(5)]).fuzz();
     Decoder::of(
@@ -190,7 +190,7 @@ fn blocks_and_statements() {
 }
 
 #[test]
-fn certificates_and_checkpoints() {
+fn certificates_and_checkpoints_are_decoded_or_refused() {
     let votes = [(ReplicaId(2), SIGNATURE), (ReplicaId(0), Signature([1; 64])), (ReplicaId(3), SIGNATURE)];
     let certificate = Certificate::of(statement(), &votes);
     let checkpoint =
@@ -204,11 +204,11 @@ fn certificates_and_checkpoints() {
 }
 
 #[test]
-fn genesis() {
+fn genesis_is_decoded_or_refused() {
     let runs: Vec<Genesis> = captured().iter().map(|run| run.genesis.clone()).collect();
     let samples = runs.iter().map(|genesis| genesis.to_bytes()).collect();
     Decoder::new("genesis", samples, |bytes| {
-        // Whether it makes sense is asked of whatever decodes.
+        // A decoded genesis may be invalid; a valid one has a committee of all members.
         let genesis = Genesis::from_bytes(bytes).inspect(|genesis| {
             if genesis.check().is_ok() {
                 assert_eq!(genesis.committee().n(), genesis.members.len());
@@ -222,7 +222,7 @@ fn genesis() {
 }
 
 #[test]
-fn host_messages() {
+fn host_messages_are_decoded_or_refused() {
     let mut samples = vec![
         HostMessage::Checkpoint(Checkpoint::GENESIS),
         HostMessage::Proof(Box::new(CheckpointProof::genesis())),
@@ -298,9 +298,9 @@ fn outputs() -> Vec<Output> {
     all
 }
 
-/// What a recording is made of.
+/// The parts of a recording.
 #[test]
-fn recorded_steps() {
+fn recorded_steps_are_decoded_or_refused() {
     let (entry, limits) = (find("pbft").unwrap(), BodyLimits::default());
     let encoded = |fill: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();

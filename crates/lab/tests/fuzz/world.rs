@@ -1,4 +1,4 @@
-//! What replicas really say and write down: taken from a short simulated run of each registered protocol.
+//! Real messages and logs of replicas, from a short simulated run of each registered protocol.
 
 use quorate_consensus::Entry;
 use quorate_protocols::REGISTRY;
@@ -10,33 +10,33 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-/// Frames of each kind that are kept.
+/// Number of kept frames of each kind.
 const EACH_MAX: usize = 6;
-/// Larger frames are left out: they say the same as smaller ones.
+/// Larger frames are left out: they have the same form as smaller ones.
 const BYTES_MAX: usize = 4 << 10;
 
 /// Bodies of frames, by type and kind.
 type Frames = BTreeMap<(u8, Kind), Vec<Vec<u8>>>;
 
-/// A run.
+/// A captured run.
 pub(crate) struct Captured {
     pub(crate) entry: &'static Entry,
     pub(crate) genesis: Genesis,
     frames: Frames,
-    /// What clients were told.
+    /// Replies to the clients.
     pub(crate) replies: Vec<Vec<u8>>,
     /// The log of a replica.
     pub(crate) log: Vec<LogEntry>,
 }
 
 impl Captured {
-    /// Bodies of frames of this type.
+    /// Returns the bodies of frames of this type.
     pub(crate) fn frames(&self, frame_type: u8) -> impl Iterator<Item = &Vec<u8>> {
         self.frames.iter().filter(move |((of, _), _)| *of == frame_type).flat_map(|(_, bodies)| bodies)
     }
 }
 
-/// A run of each registered protocol.
+/// Returns a run of each registered protocol.
 pub(crate) fn captured() -> &'static [Captured] {
     static ALL: OnceLock<Vec<Captured>> = OnceLock::new();
     ALL.get_or_init(|| REGISTRY.iter().map(capture).collect())
@@ -46,7 +46,7 @@ fn capture(entry: &'static Entry) -> Captured {
     let mut settings = Settings::new(entry, 7);
     settings.checkpoint_every = 4;
     settings.window = 8;
-    // What is written is small, and the signatures are real.
+    // The values are small, and the signatures are real.
     settings.scheme = quorate_crypto::Scheme::Ed25519;
     let limits = settings.bodies;
     let mut world = World::new(settings).unwrap();
@@ -88,7 +88,7 @@ fn capture(entry: &'static Entry) -> Captured {
     Captured { entry, genesis: world.genesis().clone(), frames, replies, log: entries(disk, limits) }
 }
 
-/// What a log holds, bodies apart.
+/// Returns the entries of a log, without bodies.
 fn entries(disk: MemDisk, limits: BodyLimits) -> Vec<LogEntry> {
     let mut log = Vec::new();
     let config = StoreConfig { limits, ..StoreConfig::default() };

@@ -1,4 +1,4 @@
-//! What a client does and says when the cluster does not simply answer: one cluster of real processes for all of it.
+//! Retries and messages of a client without simple answers: one cluster of real processes for all cases.
 
 use crate::common::Cluster;
 use crate::support::{Ran, quorate};
@@ -12,7 +12,7 @@ use quorate_types::{ClientAuth, Wire as _};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 
-/// Bytes of a value of which four have room in a reply.
+/// Bytes of a value. Four such values have room in a reply.
 const VALUE_BYTES: usize = 250_000;
 
 fn key(cluster: &Cluster) -> SigningKey {
@@ -48,7 +48,7 @@ fn processes(cluster: &Cluster) -> Vec<Pid> {
 }
 
 #[test]
-fn what_a_client_does_and_says_when_it_is_not_simply_answered() {
+fn client_retries_and_explains_missing_answers() {
     let cluster = Cluster::start_patient(ClientAuth::Signature);
     let mut idle = client(&cluster);
     let reads: Vec<Vec<u8>> = (0..6u8).map(|i| KvOp::Get { key: &[b'k', i] }.to_bytes()).collect();
@@ -57,7 +57,7 @@ fn what_a_client_does_and_says_when_it_is_not_simply_answered() {
         assert_eq!(idle.call(&put).unwrap(), KvResult::Done.to_bytes());
     }
 
-    // Six values do not fit into one reply: those that have no room are asked again alone.
+    // Six values do not fit into one reply: values without room are requested again alone.
     let results = idle.call_many(reads.iter().map(Vec::as_slice)).unwrap();
     for (i, result) in (0..6u8).zip(&results) {
         assert!(*result == KvResult::Value(value(i)).to_bytes(), "value {i}: {} bytes", result.len());
@@ -65,7 +65,7 @@ fn what_a_client_does_and_says_when_it_is_not_simply_answered() {
     let scan = kv(&cluster, &["get", "none", "--timeout", "60s"]);
     assert_eq!((scan.code, scan.out.as_str()), (Some(3), ""), "{}", scan.err);
 
-    // Others with the same key open so many sessions that this one's is evicted: it does not notice.
+    // Other clients with the same key open many sessions, so that this one's session is evicted: it does not notice.
     let add = KvOp::Increment { key: b"n", by: 1 }.to_bytes();
     assert_eq!(idle.call(&add).unwrap(), KvResult::Number(1).to_bytes());
     for _ in 0..=SESSIONS_PER_CLIENT_MAX {
@@ -74,7 +74,7 @@ fn what_a_client_does_and_says_when_it_is_not_simply_answered() {
     assert_eq!(idle.call(&add).unwrap(), KvResult::Number(2).to_bytes(), "executed once more, and once only");
     assert_eq!(idle.call(&add).unwrap(), KvResult::Number(3).to_bytes());
 
-    // All stand still.
+    // All replicas are paused.
     for process in processes(&cluster) {
         kill_process(process, Signal::STOP).unwrap();
     }

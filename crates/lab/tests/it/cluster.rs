@@ -1,4 +1,4 @@
-//! A cluster of real processes: served, killed, started again, stopped.
+//! A cluster of real processes: run, killed, started again, stopped.
 
 use crate::support::{Ran, command, quorate};
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,7 +38,7 @@ impl Up {
         Self { child, lines }
     }
 
-    /// Waits for a line that begins so.
+    /// Waits for a line with this beginning.
     fn wait_for(&self, start: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
@@ -56,7 +56,7 @@ impl Up {
         kill_process(pid(self.child.id()), signal).unwrap();
     }
 
-    /// The end of the program and all that it has still said.
+    /// Waits for the end of the program, and returns its exit code and the remaining lines.
     fn end(mut self) -> (Option<i32>, Vec<String>) {
         let lines = self.lines.iter().collect();
         (self.child.wait().unwrap().code(), lines)
@@ -74,7 +74,7 @@ fn pid(id: u32) -> Pid {
     Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
 }
 
-/// Processes that were started with a configuration below `dir`, by node.
+/// Processes with a configuration below `dir`, by node.
 fn nodes(dir: &Path) -> Vec<(String, u32)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -118,7 +118,7 @@ impl Place {
         quorate(&[&["kv", "--cluster", file.to_str().unwrap(), "--timeout", "60s"], args].concat())
     }
 
-    /// The cluster has answered, and the answer is no: nothing on standard output, and an exit code of its own.
+    /// Checks that the answer is no: nothing on standard output, and exit code 3.
     fn denies(&self, args: &[&str], why: &str) {
         let ran = self.kv(args);
         let expected = (Some(3), "", format!("error: {why}\n"));
@@ -131,7 +131,7 @@ impl Place {
     }
 }
 
-/// Bytes that are no text, through files and through pipes, and what a person sees of them.
+/// Checks that bytes that are no text pass through files and pipes, and that a person sees them escaped.
 fn bytes_come_back_as_they_went(place: &Place) {
     let (file, back) = (place.folder.path().join("value"), place.folder.path().join("back"));
     let bytes: Vec<u8> = (0..=250u8).cycle().take(200_000).collect();
@@ -156,7 +156,7 @@ fn bytes_come_back_as_they_went(place: &Place) {
 }
 
 #[test]
-fn a_cluster_serves_survives_a_death_and_continues_after_a_stop() {
+fn cluster_serves_survives_a_kill_and_continues_after_a_stop() {
     let place = Place::new();
     let up = Up::start(&place.dir(), &[]);
     up.wait_for("cluster ");
@@ -211,9 +211,9 @@ fn a_cluster_serves_survives_a_death_and_continues_after_a_stop() {
     assert_eq!(up.end().0, Some(0));
 }
 
-/// Wherever the demo is: while nodes start, and while load runs.
+/// The demo is stopped while nodes start, and while load runs.
 #[test]
-fn a_demo_that_is_stopped_leaves_nothing_behind() {
+fn stopped_demo_leaves_no_process_and_no_folder() {
     for (begun, signal) in [("starting", Signal::INT), ("  1.", Signal::TERM)] {
         let folder = tempfile::tempdir().unwrap();
         let mut demo = command(&["demo", "--seconds", "3600"]);
@@ -232,7 +232,7 @@ fn a_demo_that_is_stopped_leaves_nothing_behind() {
 }
 
 #[test]
-fn nodes_die_with_the_program_that_started_them() {
+fn nodes_end_with_the_program_that_started_them() {
     let place = Place::new();
     let up = Up::start(&place.dir(), &["--n", "1"]);
     up.wait_for("ready");
@@ -242,7 +242,7 @@ fn nodes_die_with_the_program_that_started_them() {
 }
 
 #[test]
-fn a_cluster_that_is_not_there_is_said_to_be() {
+fn missing_cluster_is_reported() {
     let place = Place::new();
     let made = quorate(&["testnet", "--out", place.dir().to_str().unwrap(), "--base-port", "1"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
@@ -256,7 +256,7 @@ fn a_cluster_that_is_not_there_is_said_to_be() {
 }
 
 #[test]
-fn flags_that_contradict_the_folder_are_refused() {
+fn flags_that_differ_from_the_folder_are_refused() {
     let place = Place::new();
     let dir = place.dir();
     let made = quorate(&["testnet", "--out", dir.to_str().unwrap()]);
@@ -274,7 +274,7 @@ fn flags_that_contradict_the_folder_are_refused() {
 }
 
 #[test]
-fn a_new_cluster_without_protection_wants_to_be_told() {
+fn unprotected_cluster_needs_the_insecure_flag() {
     let place = Place::new();
     let dir = place.dir();
     let ran = quorate(&["up", "--dir", dir.to_str().unwrap(), "--client-auth", "none"]);
@@ -291,7 +291,7 @@ fn a_new_cluster_without_protection_wants_to_be_told() {
 }
 
 #[test]
-fn a_cluster_that_runs_cannot_be_started_again() {
+fn running_cluster_cannot_be_started_again() {
     let place = Place::new();
     let up = Up::start(&place.dir(), &["--n", "1"]);
     up.wait_for("ready");
@@ -303,7 +303,7 @@ fn a_cluster_that_runs_cannot_be_started_again() {
 }
 
 #[test]
-fn a_port_that_is_taken_later_is_named() {
+fn port_taken_after_the_first_start_is_named() {
     let place = Place::new();
     let up = Up::start(&place.dir(), &["--n", "1"]);
     up.wait_for("ready");

@@ -1,4 +1,4 @@
-//! Whatever is wrong with a configuration: one line that names file, line and field, and exit code 2.
+//! Errors of a configuration: one line that names file, line and field, and exit code 2.
 
 use crate::support::{Cluster, Ran, command, place, quorate};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 const FILES: [&str; 2] = ["node0/node.toml", "cluster.toml"];
 
-/// Lines that give a field a value: number, table, name.
+/// Returns the lines that set a field, as line number, table and name.
 fn fields(text: &str) -> Vec<(usize, String, String)> {
     let (mut table, mut fields) = (String::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
@@ -33,7 +33,7 @@ fn with_line(text: &str, line: usize, new: &str) -> String {
 }
 
 #[test]
-fn every_field_must_be_there() {
+fn missing_field_is_refused() {
     let cluster = Cluster::new(&[]);
     for file in FILES {
         let text = cluster.text(file);
@@ -52,7 +52,7 @@ fn every_field_must_be_there() {
 }
 
 #[test]
-fn every_field_has_a_type() {
+fn field_of_another_type_is_refused() {
     let cluster = Cluster::new(&[]);
     for file in FILES {
         let text = cluster.text(file);
@@ -73,7 +73,7 @@ fn every_field_has_a_type() {
 }
 
 #[test]
-fn every_table_refuses_unknown_fields() {
+fn unknown_field_is_refused_in_every_table() {
     let cluster = Cluster::new(&[]);
     for file in FILES {
         let text = cluster.text(file);
@@ -95,7 +95,7 @@ fn every_table_refuses_unknown_fields() {
 }
 
 #[test]
-fn a_field_stands_there_once_and_the_file_is_toml() {
+fn duplicate_field_and_invalid_toml_are_refused() {
     let cluster = Cluster::new(&[]);
     let text = cluster.text("node0/node.toml");
     let lines = text.lines().count();
@@ -112,7 +112,7 @@ fn a_field_stands_there_once_and_the_file_is_toml() {
     assert!(lines > 13);
 }
 
-/// File, what stands there, what is written instead, the field that is named, what is said of it.
+/// The file, the original text, the replacement, the named field, and the expected error.
 const RANGES: &str = r#"
 node0/node.toml | id = 0 | id = 4 | id | from 0 to 3
 node0/node.toml | id = 0 | id = 65536 | id | from 0 to 65535
@@ -160,7 +160,7 @@ node0/node.toml | listen_peers = "127.0.0.1:4000" | listen_peers = "224.0.0.1:40
 node0/node.toml | listen_peers = "127.0.0.1:4000" | listen_peers = "192.0.2.1:4000" | listen_peers | write an address of this machine
 "#;
 
-/// Fields without a row above: any path may be right, and keys have a test of their own.
+/// Fields without a row above: any path may be valid, and keys have a test of their own.
 const ELSEWHERE: [&str; 9] = [
     "cluster",
     "data_dir",
@@ -173,9 +173,9 @@ const ELSEWHERE: [&str; 9] = [
     "replicas.link",
 ];
 
-/// A field that is added without a row fails here.
+/// A new field without a row fails here.
 #[test]
-fn every_field_has_a_range_or_a_test_of_its_own() {
+fn fields_have_a_range_or_a_test_of_their_own() {
     let cluster = Cluster::new(&[]);
     for file in FILES {
         let rows = RANGES.trim().lines().filter(|row| row.starts_with(file));
@@ -191,7 +191,7 @@ fn every_field_has_a_range_or_a_test_of_its_own() {
             let field = field.trim_start_matches('.');
             assert!(tested.iter().any(|row| row == field) || ELSEWHERE.contains(&field), "{field} of {file}");
         }
-        // Parameters stand there as comments until somebody sets them.
+        // Parameters are comments in the file until they are set.
         let text = cluster.text(file);
         let (_, params) = text.split_once("[protocol.pbft]").unwrap_or_default();
         for name in params.lines().filter_map(|line| line.strip_prefix("# ")?.split_once(" = ")) {
@@ -202,7 +202,7 @@ fn every_field_has_a_range_or_a_test_of_its_own() {
 }
 
 #[test]
-fn values_have_ranges() {
+fn value_outside_its_range_is_refused() {
     let cluster = Cluster::new(&[]);
     let cases = RANGES.trim().lines();
     for case in cases {
@@ -219,7 +219,7 @@ fn values_have_ranges() {
     }
 }
 
-/// Parameters of the protocol out of their ranges.
+/// Protocol parameters outside their ranges.
 const PARAMETERS: [(&str, &str); 6] = [
     ("status_ms = 3", "expected 10 to 60000"),
     ("idle_status_ms = 5", "expected 1000 to 600000"),
@@ -229,9 +229,9 @@ const PARAMETERS: [(&str, &str); 6] = [
     ("cap_ms = 399", "expected 400 to 600000"),
 ];
 
-/// Only the protocol itself knows the ranges of its numbers, and it is asked when the node opens.
+/// Only the protocol knows the ranges of its numbers. It checks them when the node opens.
 #[test]
-fn parameters_of_the_protocol_have_ranges() {
+fn protocol_parameter_outside_its_range_is_refused() {
     let cluster = Cluster::new(&[]);
     let mut text = cluster.text(FILES[0]);
     for (listed, free) in [4_000, 4_001].iter().zip(quorate_node::ports::free(2).unwrap()) {
@@ -246,10 +246,10 @@ fn parameters_of_the_protocol_have_ranges() {
     }
 }
 
-/// A long name is as good as the one that is signed, wherever people write it: what was made under one of them is opened
-/// under the other.
+/// A long name is valid in every file and option. A cluster that was made under one of the two names opens under
+/// the other.
 #[test]
-fn a_protocol_may_be_named_by_its_long_name() {
+fn long_name_of_a_protocol_is_accepted() {
     let cluster = Cluster::new(&["--protocol", "sync-hotstuff-rotating"]);
     let text = cluster.text("cluster.toml");
     for part in ["protocol = \"sync-hotstuff-rr\"\n", "[protocol.sync-hotstuff-rr]\n", "delta_ms = 50\n"] {
@@ -262,13 +262,13 @@ fn a_protocol_may_be_named_by_its_long_name() {
     let start = |text: &str| {
         cluster.with_text(FILES[1], text, || cluster.with_text(FILES[0], &node, || cluster.start()))
     };
-    // Its data folder comes before its sockets.
+    // The data folder is opened before the sockets.
     start(&long).refuses("the same cluster", &[": listen_peers: cannot listen on "]);
     start(&long.replace("delta_ms = 50", "delta_ms = 51")).refuses("another cluster", &[": data_dir: "]);
 }
 
 #[test]
-fn keys_of_the_list_are_keys_and_differ() {
+fn invalid_or_equal_keys_of_members_are_refused() {
     let cluster = Cluster::new(&[]);
     let text = cluster.text("cluster.toml");
     let key = |name: &str, nth: usize| {
@@ -295,7 +295,7 @@ fn keys_of_the_list_are_keys_and_differ() {
 }
 
 #[test]
-fn tables_are_tables() {
+fn value_in_place_of_a_table_is_refused() {
     let cluster = Cluster::new(&[]);
     let text = cluster.text("cluster.toml");
     let root: String = text.split("[genesis]").next().unwrap().to_owned();
@@ -320,7 +320,7 @@ fn tables_are_tables() {
 }
 
 #[test]
-fn files_that_are_not_there_are_named() {
+fn missing_file_is_named() {
     let cluster = Cluster::new(&[]);
     cluster.start_node("node9/node.toml").refuses("node.toml", &["node9/node.toml: (file): cannot be read"]);
     fs::rename(cluster.path("cluster.toml"), cluster.path("away")).unwrap();
@@ -328,7 +328,7 @@ fn files_that_are_not_there_are_named() {
 }
 
 #[test]
-fn what_is_insecure_wants_to_be_told() {
+fn insecure_settings_need_the_insecure_flag() {
     for (more, field) in [
         (["--client-auth", "none"], "genesis.client_auth"),
         (["--link-auth", "plain"], "link_auth"),
@@ -339,9 +339,9 @@ fn what_is_insecure_wants_to_be_told() {
     }
 }
 
-/// Whatever a node would refuse is refused before anything is written.
+/// Everything that a node would refuse is refused before anything is written.
 #[test]
-fn a_cluster_that_would_not_start_is_not_made() {
+fn testnet_refuses_a_cluster_that_could_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("cluster");
     let dir = dir.to_str().unwrap();
@@ -369,7 +369,7 @@ fn a_cluster_that_would_not_start_is_not_made() {
 }
 
 #[test]
-fn a_cluster_that_is_made_can_be_odd() {
+fn testnet_accepts_unusual_but_valid_sizes() {
     let last = Cluster::new(&["--base-port", "65528"]);
     assert!(last.text("cluster.toml").contains("clients = \"127.0.0.1:65535\""));
     let folder = tempfile::tempdir().unwrap();
@@ -381,13 +381,13 @@ fn a_cluster_that_is_made_can_be_odd() {
         "warning: pbft with 3 replicas tolerates no faulty replica; expected at least 4 replicas"
     );
     assert!(fs::read_to_string(dir.join("node2/node.toml")).unwrap().contains("keep_bytes = \"64MiB\""));
-    // The example of the help.
+    // This is the example of the help.
     Cluster::new(&["--set", "block_requests_max=400"]);
 }
 
-/// Nothing that tests nothing passes, and no option is ignored.
+/// A run that tests nothing is refused, and so is an option without effect.
 #[test]
-fn a_run_that_makes_no_sense_is_wrong_usage() {
+fn run_without_effect_is_a_usage_error() {
     for (line, said) in [
         ("exam --n 4 --seeds 0", "--seeds"),
         ("exam --n 0", "expected 1 to 256 replicas"),
@@ -411,7 +411,7 @@ fn a_run_that_makes_no_sense_is_wrong_usage() {
         ("twins --scenario 3 --keep-going", "--keep-going"),
         ("twins --scenario 3 --minutes 4", "--minutes would do nothing"),
         ("twins --write x --keep-going", "--keep-going"),
-        ("sim --seeds 0", "no seed lies in this range"),
+        ("sim --seeds 0", "expected a number of seeds above 0 or a range like 100..200"),
         ("sim --n 3", "--n 3: pbft tolerates no fault"),
         ("sim --seeds 5 --html x", "--html would do nothing"),
         ("sim --seeds 5 --history x", "--history would do nothing"),
@@ -443,9 +443,9 @@ fn a_run_that_makes_no_sense_is_wrong_usage() {
     }
 }
 
-/// With `--json`, a program need not read text: wrong usage, wrong files and failed runs are one object.
+/// With `--json` wrong usage, wrong files and failed runs are one JSON object.
 #[test]
-fn errors_are_objects_where_json_is_asked_for() {
+fn errors_are_json_objects_with_the_json_flag() {
     for line in [
         "sim --seeds 0 --json",
         "twins --n 3 --json",
@@ -461,7 +461,7 @@ fn errors_are_objects_where_json_is_asked_for() {
 }
 
 #[test]
-fn a_cluster_is_named_by_its_folder_too() {
+fn cluster_option_accepts_the_folder() {
     let cluster = Cluster::new(&[]);
     let mut text = cluster.text("cluster.toml");
     for (listed, free) in (4_000..4_008).zip(quorate_node::ports::free(8).unwrap()) {
@@ -486,11 +486,11 @@ fn a_cluster_is_named_by_its_folder_too() {
     }
 }
 
-/// A node whose output is read; gone when this is.
+/// A node whose output is read. It is killed at the end of the scope.
 struct Node(Child);
 
 impl Node {
-    /// Starts it and waits until it serves.
+    /// Starts the node and waits until it serves.
     fn serve(mut command: Command) -> Self {
         let mut node = Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
@@ -499,7 +499,7 @@ impl Node {
         node
     }
 
-    /// Its own process, or the one that it has started and waits for.
+    /// The id of the node's process, or of the one that it has started and waits for.
     fn pid(&self, is_inside: bool) -> Pid {
         let id = self.0.id();
         let children = || fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
@@ -517,15 +517,15 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The node may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Also as the first process of a container, which the system asks to stop in vain unless it listens.
+/// The node may be the first process of a container, whose default is to ignore the signal.
 #[test]
-fn a_node_that_is_asked_to_stop_ends_well() {
+fn stopped_node_ends_with_success() {
     let cluster = Cluster::new(&[]);
     let mut text = cluster.text(FILES[0]);
     for (listed, free) in [4_000, 4_001].iter().zip(quorate_node::ports::free(2).unwrap()) {
@@ -544,7 +544,7 @@ fn a_node_that_is_asked_to_stop_ends_well() {
         [(false, Signal::TERM, "SIGTERM"), (false, Signal::INT, "SIGINT"), (true, Signal::TERM, "SIGTERM")]
     {
         let command = match is_inside {
-            // Where the system allows none, the handler is the same.
+            // If the system allows no namespaces, the handler is the same.
             true if !has_containers => continue,
             true => {
                 let mut container = container();

@@ -1,4 +1,4 @@
-//! `quorate exam` as people and programs use it.
+//! The command `quorate exam`.
 
 use quorate_sim::fault::{Fault, FaultSource};
 use std::path::Path;
@@ -12,22 +12,22 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What an exam that is passed prints.
+/// Runs an exam that passes, and returns the output.
 fn passes(args: &[&str]) -> String {
     let ran = exam(args);
     assert_eq!(ran.status.code(), Some(0), "{args:?}: {}{}", text(&ran.stdout), text(&ran.stderr));
     text(&ran.stdout)
 }
 
-/// Here and not as a step of its own: for one, cargo would build everything once more, with other features.
+/// The short exam is a test, because a step of its own would build everything again with other features.
 #[test]
-fn the_short_exam_is_passed() {
+fn short_exam_passes() {
     let printed = passes(&["--short"]);
     assert!(printed.trim_end().ends_with("passed"), "{printed}");
 }
 
 #[test]
-fn what_was_examined_is_remembered() {
+fn passed_seeds_are_not_examined_again() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     let sit = |code: &str, seeds: &str| {
@@ -40,14 +40,14 @@ fn what_was_examined_is_remembered() {
     assert!(sit("other", "4").contains("      4 runs, 0 failures"), "other code begins anew");
     let ledger = std::fs::read_to_string(folder.path().join("echo.jsonl")).unwrap();
     assert_eq!(ledger.lines().count(), 2 + 1 + 2, "{ledger}");
-    // What failed counts for nothing, and is run again.
+    // A failed piece runs again.
     std::fs::write(folder.path().join("echo.jsonl"), ledger.replace("\"failures\":0", "\"failures\":1"))
         .unwrap();
     assert!(sit("one", "5").contains("      5 runs, 0 failures"));
 }
 
 #[test]
-fn a_protocol_has_one_ledger_by_whichever_name() {
+fn ledger_is_the_same_for_the_long_name_of_a_protocol() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     let sit = |protocol: &str, seeds: &str| {
@@ -63,7 +63,7 @@ fn a_protocol_has_one_ledger_by_whichever_name() {
 }
 
 #[test]
-fn what_cannot_be_examined_is_refused_in_one_line() {
+fn impossible_exams_are_refused_in_one_line() {
     for (args, why) in [
         (&["--protocol", "none"][..], "no protocol is named"),
         (&["--protocol", "none"], "sync-hotstuff-rotating"),

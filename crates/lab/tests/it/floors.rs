@@ -1,17 +1,17 @@
-//! What the work costs, counted: rules of the hot path that no machine's speed can excuse.
+//! Floors of the hot path: counted costs, which do not depend on the speed of the machine.
 
 use crate::common::Cluster;
 use quorate_client::core::LinkState;
 use quorate_client::driver::{ClientPool, PoolEvent};
 use quorate_client::keys;
-use quorate_lab::load::{Generator, LoadOptions, Mix, Pace, ReplicaUse, Summary};
+use quorate_lab::load::{Generator, LoadOptions, LoadSummary, Mix, Next, Pace, ReplicaUse};
 use quorate_node::layout::ADMIN_KEY;
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) -> Summary {
+fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) -> LoadSummary {
     let pool = ClientPool::new(cluster.info()).unwrap();
     let admin = keys::read_private(&cluster.dir().join(ADMIN_KEY)).unwrap();
     let options = LoadOptions {
@@ -26,13 +26,13 @@ fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) 
         history: false,
         audience: quorate_client::Audience::Leader,
     };
-    let summary = Generator::connect(pool, admin, options).unwrap().run(&mut ()).unwrap();
+    let summary = Generator::connect(pool, admin, options).unwrap().run(&mut |_| Next::Go).unwrap();
     assert_eq!(summary.counts.errors, 0);
-    assert_eq!(summary.replicas.len(), 4, "every replica says what it used");
+    assert_eq!(summary.replicas.len(), 4, "every replica reports its use");
     summary
 }
 
-/// `counter` for each `unit`, as a number of thousandths.
+/// Returns the sum of the counters for each unit, in thousandths.
 fn per(used: &ReplicaUse, counters: &[&str], unit: &str) -> u64 {
     let sum: u64 = counters.iter().map(|name| used.ledger[*name]).sum();
     let units = used.ledger[unit];
@@ -41,14 +41,14 @@ fn per(used: &ReplicaUse, counters: &[&str], unit: &str) -> u64 {
 }
 
 #[test]
-fn a_single_request_costs_what_it_must() {
+fn single_requests_and_idle_replicas_stay_within_the_floors() {
     let cluster = Cluster::start(ClientAuth::Signature);
     let summary = load(&cluster, None, 1, 4);
     for used in &summary.replicas {
         let id = used.id;
         let syncs = per(used, &["syncs"], "blocks");
         assert!(syncs <= 2_000, "replica {id}: {syncs}/1000 syncs per block at depth 1");
-        // Everything that the loop asks of the kernel for work: polls, sockets, the log.
+        // All system calls of the loop for work: polls, sockets, the log.
         let calls = per(used, &["wakeups", "reads", "writes", "log_writes", "syncs"], "requests");
         assert!(calls <= 30_000, "replica {id}: {calls}/1000 system calls per request");
         let switches = used.voluntary_context_switches * 1_000 / used.ledger["requests"];
@@ -58,7 +58,7 @@ fn a_single_request_costs_what_it_must() {
         assert_eq!(status["usage"]["threads"], 1, "one thread");
         assert!(status["ledger"]["turn_syncs_max"].as_u64().unwrap() <= 1, "one sync per turn");
         assert_eq!(status["contradictions"], 0);
-        // Everybody waits for the leader, so its frames are read first.
+        // All replicas wait for the leader, so its frames are read first.
         let is_urgent = |peer: &&Value| peer["urgent"] == true;
         let urgent: Vec<&Value> = status["peers"].as_array().unwrap().iter().filter(is_urgent).collect();
         let urgent: Vec<&Value> = urgent.into_iter().map(|peer| &peer["id"]).collect();
@@ -66,10 +66,32 @@ fn a_single_request_costs_what_it_must() {
         let expected: Vec<&Value> = [leader].into_iter().filter(|leader| **leader != status["id"]).collect();
         assert_eq!(urgent, expected, "replica {}", status["id"]);
     }
+    expect_few_wake_ups(&cluster);
+}
+
+/// Checks that idle replicas rarely wake up.
+fn expect_few_wake_ups(cluster: &Cluster) {
+    let mut pool = ClientPool::new(cluster.info()).unwrap();
+    // Over existing connections a request for the status wakes a replica exactly once.
+    read_statuses(&mut pool);
+    let before = read_statuses(&mut pool);
+    let until = pool.now().plus(IDLE_NS);
+    while pool.now() < until {
+        pool.poll(Duration::from_nanos(until.since(pool.now())), &mut Vec::new()).unwrap();
+    }
+    for (id, (before, after)) in before.into_iter().zip(read_statuses(&mut pool)).enumerate() {
+        let number = |status: &Value, path: &str| status.pointer(path).unwrap().as_u64().unwrap();
+        let wakeups = number(&after, "/ledger/wakeups") - number(&before, "/ledger/wakeups");
+        let ms = number(&after, "/uptime_ms") - number(&before, "/uptime_ms");
+        assert!(ms >= IDLE_NS / 1_000_000 - 1, "replica {id}: only {ms} ms");
+        // Only the later request for the status lies between both counts.
+        let rate = (wakeups - 1) * 1_000_000 / ms;
+        assert!(rate <= 5_000, "replica {id}: {rate}/1000 wake-ups per second");
+    }
 }
 
 #[test]
-fn under_load_costs_are_per_block_and_bundle() {
+fn costs_under_load_stay_within_the_floors() {
     let cluster = Cluster::start(ClientAuth::Signature);
     let summary = load(&cluster, Some(100), 15_000, 4);
     for used in &summary.replicas {
@@ -92,48 +114,24 @@ fn under_load_costs_are_per_block_and_bundle() {
     }
 }
 
-/// An idle cluster is quiet.
-#[test]
-fn idle_replicas_hardly_wake_up() {
-    let cluster = Cluster::start(ClientAuth::Signature);
-    load(&cluster, None, 1, 1);
-    let mut pool = ClientPool::new(cluster.info()).unwrap();
-    // Over connections that stand and stay, a question wakes a replica exactly once.
-    ask(&mut pool);
-    let before = ask(&mut pool);
-    let until = pool.now().plus(IDLE_NS);
-    while pool.now() < until {
-        pool.poll(Duration::from_nanos(until.since(pool.now())), &mut Vec::new()).unwrap();
-    }
-    for (id, (before, after)) in before.into_iter().zip(ask(&mut pool)).enumerate() {
-        let number = |status: &Value, path: &str| status.pointer(path).unwrap().as_u64().unwrap();
-        let wakeups = number(&after, "/ledger/wakeups") - number(&before, "/ledger/wakeups");
-        let ms = number(&after, "/uptime_ms") - number(&before, "/uptime_ms");
-        assert!(ms >= IDLE_NS / 1_000_000 - 1, "replica {id}: only {ms} ms");
-        // The question whose answer says this is the only one of the two that lies in between.
-        let rate = (wakeups - 1) * 1_000_000 / ms;
-        assert!(rate <= 5_000, "replica {id}: {rate}/1000 wake-ups per second");
-    }
-}
-
-/// How long the cluster is left alone.
+/// Time without requests.
 const IDLE_NS: u64 = 8_000_000_000;
 
-/// The status of every replica, by id, asked once over the pool's own connections.
-fn ask(pool: &mut ClientPool) -> Vec<Value> {
+/// Returns the status of every replica, by id, over the connections of the pool.
+fn read_statuses(pool: &mut ClientPool) -> Vec<Value> {
     let ids = || (0..4).map(ReplicaId);
     let deadline = pool.now().plus(30_000_000_000);
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     while !ids().all(|id| pool.link(id) == Some(LinkState::Up)) {
         assert!(pool.now() < deadline, "{}", pool.trouble());
-        pool.poll(Duration::from_millis(20), &mut told).unwrap();
+        pool.poll(Duration::from_millis(20), &mut events).unwrap();
     }
     assert!(ids().all(|id| pool.ask_status(id)));
     let mut answers = BTreeMap::new();
     while answers.len() < 4 {
         assert!(pool.now() < deadline, "{}", pool.trouble());
-        pool.poll(Duration::from_millis(20), &mut told).unwrap();
-        for event in told.drain(..) {
+        pool.poll(Duration::from_millis(20), &mut events).unwrap();
+        for event in events.drain(..) {
             if let PoolEvent::Status(id, json) = event {
                 answers.insert(id, serde_json::from_str(&json).unwrap());
             }

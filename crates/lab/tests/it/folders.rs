@@ -1,4 +1,4 @@
-//! Folders and keys of somebody else, and folders that hold something already: one line and exit code 2.
+//! Folders and keys of another replica, and folders that are not empty: one line and exit code 2.
 
 use crate::support::{Cluster, quorate};
 use quorate_node::config::ClusterConfig;
@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
 #[test]
-fn nothing_is_overwritten() {
+fn existing_files_are_not_overwritten() {
     let cluster = Cluster::new(&[]);
     let out = cluster.path("");
     let before = cluster.text("cluster.toml");
@@ -22,7 +22,7 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn an_attempt_that_fails_leaves_nothing() {
+fn failed_testnet_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("new");
     let ran = quorate(&["testnet", "--out", out.to_str().unwrap(), "--n", "0"]);
@@ -69,7 +69,7 @@ fn addresses_and_ports_are_checked() {
 }
 
 #[test]
-fn secrets_are_their_owners_only() {
+fn secret_files_are_readable_by_their_owner_only() {
     let cluster = Cluster::new(&[]);
     let keys = ["node0/replica.key", "node0/link.key", "clients/admin.key", "clients/kv.key"];
     let mut seen = Vec::new();
@@ -77,7 +77,7 @@ fn secrets_are_their_owners_only() {
         assert_eq!(fs::metadata(cluster.path(key)).unwrap().mode() & 0o777, 0o600, "{key}");
         seen.push(cluster.text(key));
     }
-    // No file but the key's own holds it: neither another node's nor the one that all share.
+    // Only the key's own file has it: no other node's file, and no shared file.
     for id in 0..4 {
         for name in ["replica.key", "link.key"] {
             let key = cluster.text(&format!("node{id}/{name}"));
@@ -96,7 +96,7 @@ fn secrets_are_their_owners_only() {
 }
 
 #[test]
-fn a_key_that_others_can_read_is_refused() {
+fn key_readable_by_others_is_refused() {
     let cluster = Cluster::new(&[]);
     for (key, field) in [("node0/replica.key", "replica_key"), ("node0/link.key", "link_key")] {
         for mode in [0o640, 0o604] {
@@ -113,7 +113,7 @@ fn a_key_that_others_can_read_is_refused() {
 }
 
 #[test]
-fn the_keys_must_be_the_listed_ones() {
+fn keys_that_differ_from_the_listed_ones_are_refused() {
     let cluster = Cluster::new(&[]);
     for (from, to, field) in [
         ("\"replica.key\"", "\"../node1/replica.key\"", "replica_key"),
@@ -134,7 +134,7 @@ fn the_keys_must_be_the_listed_ones() {
 }
 
 #[test]
-fn the_data_folder_must_be_this_replicas() {
+fn data_folder_of_another_replica_is_refused() {
     let cluster = Cluster::new(&[]);
     let other = Cluster::new(&[]);
     let empty = tempfile::tempdir().unwrap();
@@ -152,13 +152,13 @@ fn the_data_folder_must_be_this_replicas() {
 }
 
 #[test]
-fn a_data_folder_in_use_is_refused_and_left_alone() {
+fn data_folder_in_use_is_refused_and_unchanged() {
     let cluster = Cluster::new(&[]);
     let config = ClusterConfig::load(&cluster.path("cluster.toml")).unwrap();
     let held = folder::open(&cluster.path("node0/data"), &config.identity(ReplicaId(0))).unwrap();
     cluster.start().refuses("in use", &["node.toml:", ": data_dir: ", "in use by another process"]);
     drop(held);
-    // A program that another test starts just now holds a copy of everything that is open here, until it begins.
+    // A process that another test starts at the same time keeps copies of all open files until it runs its program.
     let deadline = Instant::now() + Duration::from_secs(60);
     while let Err(error) = folder::open(&cluster.path("node0/data"), &config.identity(ReplicaId(0))) {
         assert!(error.to_string().contains("in use") && Instant::now() < deadline, "{error}");
@@ -166,12 +166,12 @@ fn a_data_folder_in_use_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_taken_address_is_named() {
+fn taken_address_is_named() {
     let cluster = Cluster::new(&[]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (field, listed) in [("listen_peers", "127.0.0.1:4000"), ("listen_clients", "127.0.0.1:4001")] {
-        // The other address may be taken by somebody else just now: then with another one.
+        // Another process may take the other address at this time; then the next attempt uses another address.
         let attempts = (0..10).map(|_| {
             let free = format!("127.0.0.1:{}", quorate_node::ports::free(1).unwrap()[0]);
             let text = cluster.text("node0/node.toml").replace(listed, &address);
@@ -184,7 +184,7 @@ fn a_taken_address_is_named() {
 }
 
 #[test]
-fn usage_that_is_wrong_ends_with_two() {
+fn usage_errors_have_exit_code_two() {
     for args in [
         vec!["fly"],
         vec!["node"],

@@ -1,10 +1,10 @@
 //! Histories of real clusters and of simulated ones, judged by the program; and a short torture.
 
-use crate::common::{self, Cluster};
+use crate::common::Cluster;
 use crate::support::{self, Ran, quorate};
 use quorate_lab::history_file;
-use quorate_lab::load::{Next, Pace, Progress, Watch};
-use quorate_lab::trial::{Load, Plan, Requests};
+use quorate_lab::load::{LoadOptions, Mix, Next, Pace, Progress};
+use quorate_lab::trial::Load;
 use quorate_types::ClientAuth;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -22,8 +22,9 @@ fn parse(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A history in which a read of a shared key saw what nobody wrote is refused, and the key named.
-fn refuses_a_lie(file: &Path, text: &str) {
+/// Checks that the judge refuses a history in which a read of a shared key returned a value without a write, and names the
+/// key.
+fn expect_refusal_of_a_wrong_read(file: &Path, text: &str) {
     let is_read = |line: &Value| line["kind"] == "get" && line["result"].is_string();
     let (at, read) = parse(text).into_iter().enumerate().find(|(_, line)| is_read(line)).unwrap();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -43,7 +44,7 @@ fn refuses_a_lie(file: &Path, text: &str) {
 }
 
 #[test]
-fn what_load_writes_is_what_the_judge_reads() {
+fn judge_reads_the_history_of_a_load() {
     let cluster = Cluster::start(ClientAuth::Signature);
     let (config, file) = (cluster.dir().join("cluster.toml"), cluster.dir().join("history.jsonl"));
     let args =
@@ -65,45 +66,36 @@ fn what_load_writes_is_what_the_judge_reads() {
     let acknowledged = usize::try_from(summary["acknowledged"].as_u64().unwrap()).unwrap();
     assert_eq!(lines.len(), acknowledged + keys.len(), "each answer, and each key read at the end");
     let swapped = lines.iter().filter(|line| line["kind"] == "cas" && line["result"] == "ok").count();
-    assert!(swapped > 0, "swaps expect what was seen, so some happen");
+    assert!(swapped > 0, "swaps expect the last seen value, so some succeed");
 
     let ran = judge(&file);
     let said =
         format!("{} operations judged, keys not linearizable 0, keys too hard to judge 0\n", lines.len());
     assert_eq!((ran.code, ran.out), (Some(0), said), "{}", ran.err);
-    refuses_a_lie(&file, &text);
+    expect_refusal_of_a_wrong_read(&file, &text);
 
-    // What the first run has left in the store is nothing that the second one has to do with.
+    // The keys of the first run do not disturb the second one.
     let ran = quorate(&load);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let ran = judge(&file);
     assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
 }
 
-/// Ends the load after so many answers.
-struct After(u64);
-
-impl Watch for After {
-    fn look(&mut self, progress: &Progress) -> Next {
-        if progress.acknowledged < self.0 { Next::Go } else { Next::End }
-    }
+/// Ends the load after 3,000 answers.
+fn end_of_stretch(progress: &Progress) -> Next {
+    if progress.acknowledged < 3_000 { Next::Go } else { Next::End }
 }
 
-/// Torture goes on where its last stretch has ended; the file says where that was.
+/// A later stretch of a torture begins with the values of the last one. The file has these values.
 #[test]
-fn a_stretch_that_follows_on_another_can_be_judged() {
+fn history_of_a_later_stretch_can_be_judged() {
     let cluster = Cluster::start(ClientAuth::Signature);
-    let pace = Pace::Closed { in_flight: 64 };
-    let plan = Plan {
-        clients: 4,
-        pace,
-        requests: Requests::Judged { shared: 64, request_bytes: 128 },
-        ..common::plan(60, 7)
-    };
-    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &plan).unwrap();
-    let first = load.stretch(&mut After(3_000)).unwrap();
+    let (pace, minute) = (Pace::Closed { in_flight: 64 }, Duration::from_secs(60));
+    let options = LoadOptions::alone(Mix::judged(64, 128), pace, 4, 7, minute);
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, options).unwrap();
+    let first = load.run_stretch(&mut end_of_stretch).unwrap();
     assert!(first.verdict.is_clean() && first.history.held().is_empty(), "{:?}", first.verdict);
-    let second = load.stretch(&mut After(3_000)).unwrap();
+    let second = load.run_stretch(&mut end_of_stretch).unwrap();
     assert!(second.verdict.is_clean() && second.history.held().len() > 64, "{:?}", second.verdict);
 
     let file = cluster.dir().join("history.jsonl");
@@ -119,7 +111,7 @@ fn a_stretch_that_follows_on_another_can_be_judged() {
 }
 
 #[test]
-fn what_the_simulator_writes_too() {
+fn judge_reads_the_history_of_a_simulation() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("history.jsonl");
     let ran =
@@ -133,11 +125,11 @@ fn what_the_simulator_writes_too() {
         (ran.code, &verdict["illegal"], &verdict["judged"]),
         (Some(0), &0.into(), &summary["requests"])
     );
-    refuses_a_lie(&file, &text);
+    expect_refusal_of_a_wrong_read(&file, &text);
 }
 
 #[test]
-fn what_is_no_history_is_refused() {
+fn files_without_a_history_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("history.jsonl");
     judge(&file).refuses("no file", &["history.jsonl", "No such file"]);
@@ -151,9 +143,9 @@ fn what_is_no_history_is_refused() {
     }
 }
 
-/// One event of a seed whose first one is a leader's death; `cargo xtask torture` does this for hours.
+/// The seed's only event here is a killed leader. `cargo xtask torture` runs for hours.
 #[test]
-fn a_short_torture_says_what_happened() {
+fn torture_reports_its_events_and_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = support::command(&["torture", "--minutes", "0.001", "--seed", "21", "--json"]);
     let ran = command.env("TMPDIR", folder.path()).output().unwrap();
@@ -174,7 +166,7 @@ fn a_short_torture_says_what_happened() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the folder is gone");
 }
 
-/// Runs a torture that would take long, and stops it once `begun` says so of its folder.
+/// Starts a long torture, and stops it once `begun` holds for its folder.
 fn stop(more: &[&str], begun: impl Fn(&Path) -> bool) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let mut command = support::command(&[&["torture", "--minutes", "30", "--seed", "21"], more].concat());
@@ -184,7 +176,7 @@ fn stop(more: &[&str], begun: impl Fn(&Path) -> bool) -> Ran {
     let dir = folder.path().join(format!("quorate-torture-{}", child.id()));
     let deadline = Instant::now() + Duration::from_secs(90);
     while !begun(&dir) {
-        assert!(Instant::now() < deadline, "nothing has begun");
+        assert!(Instant::now() < deadline, "the torture has not begun");
         std::thread::yield_now();
     }
     kill_process(pid, Signal::INT).unwrap();
@@ -193,10 +185,10 @@ fn stop(more: &[&str], begun: impl Fn(&Path) -> bool) -> Ran {
     ran
 }
 
-/// Whoever presses Ctrl-C hears what was found until then. The first event is a leader's death, so that somebody
-/// logs a new view.
+/// A torture that is interrupted reports its findings until then. The first event is a killed leader, so a replica logs a
+/// new view.
 #[test]
-fn a_torture_that_is_stopped_says_what_it_has_found() {
+fn stopped_torture_reports_its_findings() {
     let replaced = |dir: &Path| {
         let logs = (0..4).map(|id| fs::read_to_string(dir.join(format!("node{id}/node.log"))));
         logs.flatten().any(|log| log.contains("view 1, led by"))

@@ -1,4 +1,4 @@
-//! One replica of four lies to the others on the real network, and the cluster goes on, with all answers right.
+//! One replica of four lies to the others on a real network. The cluster continues, and all answers are right.
 
 #[allow(dead_code, unreachable_pub, reason = "a program of its own")]
 #[path = "../../../../examples/liar.rs"]
@@ -6,14 +6,14 @@ mod liar;
 
 use crate::common::{self, Cluster};
 use liar::Lies;
-use quorate_lab::trial::{self, Outcome};
+use quorate_lab::trial::{self, TrialOutcome};
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Set when this ends, also by a panic: whoever waits for it must not wait for ever.
+/// Sets the flag at the end of the scope, also after a panic, so that the liar ends.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -22,8 +22,8 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// Load against three replicas and a liar. Also what the honest say of themselves afterwards.
-fn trial(mut cluster: Cluster, seed: u64, id: ReplicaId) -> (Outcome, Lies, Vec<Value>) {
+/// Offers load to three replicas and a liar. Also returns the status of each replica at the end.
+fn trial(mut cluster: Cluster, seed: u64, id: ReplicaId) -> (TrialOutcome, Lies, Vec<Value>) {
     cluster.nodes.kill(id).unwrap();
     let plan = common::plan(4, seed);
     let (dir, stop) = (cluster.dir(), AtomicBool::new(false));
@@ -38,19 +38,19 @@ fn trial(mut cluster: Cluster, seed: u64, id: ReplicaId) -> (Outcome, Lies, Vec<
 }
 
 #[test]
-fn a_backup_that_lies_changes_no_answer() {
+fn lying_backup_changes_no_answer() {
     let (outcome, lies, statuses) = trial(Cluster::start_patient(ClientAuth::Signature), 501, ReplicaId(3));
-    assert!(outcome.is_good(), "{}\n{lies:?}", outcome.complaint());
+    assert!(outcome.is_good(), "{}\n{lies:?}", outcome.describe());
     assert!(lies.votes > 100 && outcome.summary.counts.acknowledged > 1_000, "{lies:?}");
     for status in statuses.iter().take(3) {
-        assert_eq!(status["view"], 0, "one that suspects moves nobody: {status}");
+        assert_eq!(status["view"], 0, "suspicion of one replica changes no view: {status}");
     }
 }
 
 #[test]
-fn a_leader_that_lies_is_replaced() {
+fn lying_leader_is_replaced() {
     let (outcome, lies, statuses) = trial(Cluster::start(ClientAuth::Signature), 502, ReplicaId(0));
-    assert!(outcome.is_good(), "{}\n{lies:?}", outcome.complaint());
+    assert!(outcome.is_good(), "{}\n{lies:?}", outcome.describe());
     assert!(lies.proposals > 0 && outcome.summary.counts.acknowledged > 1_000, "{lies:?}");
     for status in statuses.iter().skip(1) {
         assert!(status["view"].as_u64().unwrap() % 4 != 0, "{status}");

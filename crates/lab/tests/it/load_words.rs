@@ -1,9 +1,9 @@
-//! What `quorate load` says is true: errors are no answers, limits are named, keys can be read.
+//! The reports of `quorate load`: errors are no answers, limits are named, keys can be read.
 
 use crate::common::{self, Cluster};
 use crate::support::{self, Ran, quorate};
 use quorate_lab::load::Pace;
-use quorate_lab::trial::{self, Act, Plan};
+use quorate_lab::trial::{self, Act, TrialPlan};
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::Value;
 use std::fs;
@@ -14,9 +14,9 @@ fn load(config: &Path, more: &[&str]) -> Ran {
     quorate(&[&["load", "--cluster", config.to_str().unwrap()], more].concat())
 }
 
-/// No replica runs: whoever started anything would wait for half a minute.
+/// No replica runs, so a load that starts would wait for half a minute.
 #[test]
-fn what_cannot_be_is_refused_before_anything_starts() {
+fn impossible_load_is_refused_before_it_starts() {
     let cluster = support::Cluster::new(&["--n", "4", "--set", "clients_max=4"]);
     let config = cluster.path("cluster.toml");
     let file = cluster.path("none/history");
@@ -38,10 +38,10 @@ fn what_cannot_be_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn an_answer_that_is_an_error_is_counted_as_one_and_a_key_can_be_read() {
+fn error_answers_are_counted_and_keys_can_be_read() {
     let cluster = Cluster::start(ClientAuth::Signature);
     let config = cluster.dir().join("cluster.toml");
-    // More is asked for in one bundle than a reply has room for.
+    // One reply has no room for the results of such a bundle.
     let large = ["--reply-bytes", "200000", "--bundle", "6", "--in-flight", "12"];
     let ran = load(&config, &large);
     ran.refuses("six of 200,000 bytes", &["1200000", "reply_bytes_max = 1048576"]);
@@ -56,7 +56,7 @@ fn an_answer_that_is_an_error_is_counted_as_one_and_a_key_can_be_read() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains(&kind) && ran.err.contains("reply_bytes_max = 1048576"), "{}", ran.err);
 
-    // Values that one reply has no room for are read back all the same, and judged.
+    // Values without room in one reply are read at the end nevertheless, and judged.
     let file = cluster.dir().join("history.jsonl");
     let history = ["--request-bytes", "200000", "--warmup", "0", "--seconds", "0.5", "--history"];
     let ran = load(&config, &[&history[..], &[file.to_str().unwrap()]].concat());
@@ -74,14 +74,15 @@ fn an_answer_that_is_an_error_is_counted_as_one_and_a_key_can_be_read() {
     assert_eq!(keys, expected);
 }
 
-/// Two of four stand still from the middle of the measured time to beyond its end.
+/// Two of four replicas are paused from the middle of the measured time to beyond its end.
 #[test]
-fn a_load_that_stands_still_at_the_end_was_not_carried() {
+fn load_with_a_stall_at_the_end_is_not_carried() {
     let mut cluster = Cluster::start(ClientAuth::Signature);
     let ms = Duration::from_millis;
     let two = [ReplicaId(2), ReplicaId(3)];
     let acts = two.iter().flat_map(|id| [(ms(700), Act::Pause(*id)), (ms(2_500), Act::Resume(*id))]);
-    let plan = Plan { pace: Pace::Open { rate: 100.0 }, acts: acts.collect(), ..common::plan(2, 5) };
+    let mut plan = TrialPlan { acts: acts.collect(), ..common::plan(2, 5) };
+    plan.load.pace = Pace::Open { rate: 100.0 };
     let dir = cluster.dir();
     let (outcome, _) = trial::run(&dir, &cluster.testnet, &mut cluster.nodes, &plan, &mut |_, _| {}).unwrap();
     let summary = outcome.summary;

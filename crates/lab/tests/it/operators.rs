@@ -1,8 +1,8 @@
-//! What operators do wrong with the best intentions: a backup of long ago in the place of a disk, one key on two
-//! machines. Whoever was treated so counts among the f; the others go on, and clients are told nothing that is wrong.
+//! Mistakes of operators: an old backup in the place of a disk, one key on two machines. Such a replica counts as one of the
+//! f faulty ones. The others continue, and clients receive no wrong answer.
 
 use crate::common::{self, Cluster};
-use quorate_lab::load::{Next, Progress, Watch};
+use quorate_lab::load::Next;
 use quorate_lab::trial::{self, Load};
 use quorate_node::layout::{node_file, node_folder};
 use quorate_types::{ClientAuth, ReplicaId};
@@ -13,37 +13,37 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 const VICTIM: ReplicaId = ReplicaId(3);
-/// What somebody reads who looks for the cause.
+/// The warning that explains the cause.
 const WARNING: &str = "this one has said more than its disk knows";
 
-/// A node that nobody but this test knows of.
+/// A node outside the cluster's process table.
 struct Stray {
     child: Child,
-    said: PathBuf,
+    stderr: PathBuf,
 }
 
 impl Stray {
     fn start(config: &Path) -> Self {
-        let said = config.with_file_name("stderr.txt");
+        let stderr = config.with_file_name("stderr.txt");
         let mut node = Command::new(env!("CARGO_BIN_EXE_quorate"));
-        node.args(["node", "--config"]).arg(config).stderr(File::create(&said).unwrap());
+        node.args(["node", "--config"]).arg(config).stderr(File::create(&stderr).unwrap());
         Self {
             child: node.stdout(File::create(config.with_file_name("stdout.txt")).unwrap()).spawn().unwrap(),
-            said,
+            stderr,
         }
     }
 
-    /// What it has said, once it is gone.
+    /// Stops the node and returns its error output.
     fn end(mut self) -> String {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        fs::read_to_string(&self.said).unwrap()
+        fs::read_to_string(&self.stderr).unwrap()
     }
 }
 
 impl Drop for Stray {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The node may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -61,82 +61,74 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Load against what the cluster has running: what clients are told has to be right, and everything is answered.
-fn stretch(load: &mut Load) {
-    let judged = load.stretch(&mut ToTheEnd).unwrap();
+/// Offers load to the running replicas. Checks that all requests have right answers.
+fn run_stretch(load: &mut Load) {
+    let judged = load.run_stretch(&mut |_| Next::Go).unwrap();
     let (summary, verdict) = (&judged.summary, &judged.verdict);
     assert!(judged.unread.is_none() && verdict.is_clean(), "{:?} {verdict:?}", judged.unread);
     assert!(summary.counts.errors == 0 && summary.counts.acknowledged > 0, "{summary:?}");
 }
 
-/// The three that nothing was done to are in the first view, and nobody contradicts anybody.
-fn others_agree(cluster: &Cluster) {
+/// Checks that the three other replicas are in the first view and report no alarm.
+fn expect_no_alarm_of_others(cluster: &Cluster) {
     for status in trial::statuses(&cluster.info(), Duration::from_secs(10)).unwrap().iter().take(3) {
         assert!(status["view"] == 0 && status["alarm"].is_null(), "{status:#}");
     }
 }
 
-struct ToTheEnd;
-
-impl Watch for ToTheEnd {
-    fn look(&mut self, _: &Progress) -> Next {
-        Next::Go
-    }
-}
-
 #[test]
-fn a_backup_of_long_ago_is_put_in_the_place_of_a_disk() {
+fn replica_on_an_old_backup_reports_it_and_stays_out() {
     let mut cluster = Cluster::start_patient(ClientAuth::Signature);
     let data = node_folder(&cluster.dir(), VICTIM).join("data");
     let backup = cluster.dir().join("backup");
-    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(2, 601)).unwrap();
-    stretch(&mut load);
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, common::plan(2, 601).load).unwrap();
+    run_stretch(&mut load);
     cluster.nodes.kill(VICTIM).unwrap();
     copy(&data, &backup);
     cluster.nodes.start(VICTIM).unwrap();
     cluster.nodes.wait_ready(&[VICTIM], Duration::from_secs(60)).unwrap();
-    stretch(&mut load);
+    run_stretch(&mut load);
     cluster.nodes.kill(VICTIM).unwrap();
     fs::remove_dir_all(&data).unwrap();
     copy(&backup, &data);
     let restored = Stray::start(&node_file(&cluster.dir(), VICTIM));
-    stretch(&mut load);
-    others_agree(&cluster);
+    run_stretch(&mut load);
+    expect_no_alarm_of_others(&cluster);
     let said = restored.end();
     assert!(said.contains(WARNING), "{said}");
 }
 
-/// Restarts in between: no peer remembers a number of the life that the copy opens.
+/// The replica restarts in between, so no peer keeps numbers of the copy's incarnation.
 #[test]
-fn a_copy_of_some_lives_ago_is_told_of_by_the_others() {
+fn peers_report_a_replica_on_a_copy_of_an_earlier_incarnation() {
     let mut cluster = Cluster::start_patient(ClientAuth::Signature);
     let data = node_folder(&cluster.dir(), VICTIM).join("data");
     let backup = cluster.dir().join("backup");
     cluster.nodes.kill(VICTIM).unwrap();
     copy(&data, &backup);
-    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(1, 631)).unwrap();
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, common::plan(1, 631).load).unwrap();
     for _ in 0..2 {
         cluster.nodes.start(VICTIM).unwrap();
         cluster.nodes.wait_ready(&[VICTIM], Duration::from_secs(60)).unwrap();
-        stretch(&mut load);
+        run_stretch(&mut load);
         cluster.nodes.kill(VICTIM).unwrap();
     }
     fs::remove_dir_all(&data).unwrap();
     copy(&backup, &data);
     cluster.nodes.start(VICTIM).unwrap();
     cluster.nodes.wait_ready(&[VICTIM], Duration::from_secs(60)).unwrap();
-    stretch(&mut load);
-    others_agree(&cluster);
+    run_stretch(&mut load);
+    expect_no_alarm_of_others(&cluster);
     let log = node_folder(&cluster.dir(), ReplicaId(0)).join("node.log");
     let said = fs::read_to_string(log).unwrap();
     assert!(said.contains("replica 3 counts 2 openings, after 3"), "{said}");
 }
 
 #[test]
-fn a_replica_that_lost_its_log_stays_out_also_when_nobody_remembers() {
+fn replica_without_its_log_stays_out_after_restarts_of_its_peers() {
     let mut cluster = Cluster::start_patient(ClientAuth::Signature);
-    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(1, 621)).unwrap();
-    stretch(&mut load);
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, common::plan(1, 621).load).unwrap();
+    run_stretch(&mut load);
     cluster.nodes.kill(VICTIM).unwrap();
     let log = node_folder(&cluster.dir(), VICTIM).join("data").join("log");
     let bytes = fs::metadata(&log).unwrap().len();
@@ -144,7 +136,7 @@ fn a_replica_that_lost_its_log_stays_out_also_when_nobody_remembers() {
     File::options().write(true).open(&log).unwrap().set_len(bytes).unwrap();
     cluster.nodes.start(VICTIM).unwrap();
     cluster.nodes.wait_ready(&[VICTIM], Duration::from_secs(60)).unwrap();
-    let is_out = |cluster: &Cluster| {
+    let expect_out = |cluster: &Cluster| {
         let statuses = cluster.status();
         let victim = &statuses[usize::from(VICTIM.0)];
         assert!(victim["alarm"].as_str().unwrap().contains("the log is older than the folder"), "{victim:#}");
@@ -152,21 +144,21 @@ fn a_replica_that_lost_its_log_stays_out_also_when_nobody_remembers() {
         let links = statuses.iter().filter_map(|status| status["peers"].as_array()).flatten();
         assert!(links.filter(|link| link["id"] == VICTIM.0).all(|link| link["connected"] == false));
     };
-    is_out(&cluster);
-    stretch(&mut load);
+    expect_out(&cluster);
+    run_stretch(&mut load);
     let others = [0, 1, 2].map(ReplicaId);
     others.iter().for_each(|id| cluster.nodes.kill(*id).unwrap());
     others.iter().for_each(|id| cluster.nodes.start(*id).unwrap());
     cluster.nodes.wait_ready(&others, Duration::from_secs(60)).unwrap();
-    stretch(&mut load);
-    is_out(&cluster);
+    run_stretch(&mut load);
+    expect_out(&cluster);
 }
 
 #[test]
-fn one_key_runs_on_two_machines() {
+fn one_key_on_two_machines_is_reported_and_harmless() {
     let mut cluster = Cluster::start_patient(ClientAuth::Signature);
-    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(2, 611)).unwrap();
-    stretch(&mut load);
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, common::plan(2, 611).load).unwrap();
+    run_stretch(&mut load);
     cluster.nodes.kill(VICTIM).unwrap();
     let (first, second) = (node_folder(&cluster.dir(), VICTIM), cluster.dir().join("second"));
     copy(&first, &second);
@@ -182,8 +174,8 @@ fn one_key_runs_on_two_machines() {
     }
     fs::write(&copied, table.to_string()).unwrap();
     let both = [Stray::start(&config), Stray::start(&copied)];
-    stretch(&mut load);
-    others_agree(&cluster);
+    run_stretch(&mut load);
+    expect_no_alarm_of_others(&cluster);
     let said = both.map(Stray::end).concat();
     assert!(said.contains(WARNING), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Whether a cluster is called available: it is where it is, and is not where it is not.
+//! The report of `status --ready` on whether a cluster is available.
 
 use crate::common::Cluster;
 use quorate_client::config::CLUSTER_FILE;
@@ -19,12 +19,12 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The first line of `status` once it says this.
-fn verdict(dir: &Path, says: &str) -> Output {
+/// Runs `status` until its first line begins with `expected`, or the time is over.
+fn verdict(dir: &Path, expected: &str) -> Output {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let output = ready(dir);
-        if text(&output).starts_with(says) || Instant::now() > deadline {
+        if text(&output).starts_with(expected) || Instant::now() > deadline {
             return output;
         }
     }
@@ -35,9 +35,9 @@ fn uptimes(statuses: &[Value]) -> Vec<u64> {
 }
 
 #[test]
-fn a_cluster_that_has_executed_all_is_ready_whatever_its_pool_keeps() {
+fn cluster_without_pending_requests_is_ready() {
     let mut cluster = Cluster::start(ClientAuth::Signature);
-    // The leader sleeps while a request goes to all, and hands it on when it wakes: the others have executed it by then.
+    // The leader is paused while a request goes to all replicas. When it resumes, the others have executed the request.
     cluster.nodes.pause(ReplicaId(0)).unwrap();
     let mut kv = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let put = kv.args(["kv", "--cluster"]).arg(cluster.dir()).args(["put", "a", "b"]).output().unwrap();
@@ -53,7 +53,7 @@ fn a_cluster_that_has_executed_all_is_ready_whatever_its_pool_keeps() {
                 "{status:#}"
             );
         }
-        // Longer than a standstill takes to be called one.
+        // The time is longer than a replica needs to report a standstill.
         if uptimes(&statuses).iter().zip(&began).all(|(now, began)| *now > began + 6_000) {
             break;
         }
@@ -63,12 +63,12 @@ fn a_cluster_that_has_executed_all_is_ready_whatever_its_pool_keeps() {
 }
 
 #[test]
-fn replicas_that_do_not_reach_each_other_are_not_ready_and_the_log_says_whom_they_dial() {
+fn unconnected_replicas_are_not_ready_and_log_the_dialled_addresses() {
     let mut cluster = Cluster::start(ClientAuth::Signature);
     let dir = cluster.dir();
     assert!(verdict(&dir, "AVAILABLE: 4 of 4").status.success());
     cluster.nodes.stop_all();
-    // Ports below 1024 of this machine where nobody listens.
+    // Nothing listens on these ports below 1024.
     let file = dir.join(CLUSTER_FILE);
     let mut table: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();
     for (port, replica) in (1..).zip(table["replicas"].as_array_mut().unwrap()) {

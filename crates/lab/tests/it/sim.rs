@@ -1,4 +1,4 @@
-//! `quorate sim` as people and programs use it.
+//! The command `quorate sim`.
 
 use quorate_sim::trace::{COLUMNS, EVENT_NAMES, heading, legend};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The object that a run prints at its end, and everything before it.
+/// Returns the object that a run prints at its end, and all lines before it.
 fn json(args: &[&str]) -> (Value, Vec<String>) {
     let ran = sim(&[args, &["--json"]].concat());
     assert_eq!(ran.status.code(), Some(0), "{args:?}: {}", text(&ran.stderr));
@@ -22,7 +22,7 @@ fn json(args: &[&str]) -> (Value, Vec<String>) {
 }
 
 #[test]
-fn a_good_run_says_so() {
+fn good_run_is_reported() {
     let long = ("sync-hotstuff-rotating", "sync-hotstuff-rr");
     for (named, protocol) in [("pbft", "pbft"), ("echo", "echo"), long] {
         let ran = sim(&["--protocol", named, "--seeds", "3..5"]);
@@ -36,9 +36,9 @@ fn a_good_run_says_so() {
     }
 }
 
-/// Programs read one object at the end; a seed decides a run whatever is run beside it.
+/// Programs read one object at the end. A seed decides a run, also beside other runs.
 #[test]
-fn programs_read_one_object() {
+fn json_summary_is_one_object() {
     let (one, lines) = json(&["--protocol", "pbft", "--seed", "4"]);
     assert_eq!(lines, Vec::<String>::new());
     assert_eq!(
@@ -55,7 +55,7 @@ fn programs_read_one_object() {
     assert_ne!(hash(&one), hash(&json(&["--protocol", "pbft", "--seed", "5"]).0));
 }
 
-/// Lines of a trace without those that explain them.
+/// Returns the lines of a trace without the explanation.
 fn events(lines: &[String]) -> Vec<&String> {
     lines.iter().filter(|line| !line.starts_with('#')).collect()
 }
@@ -65,7 +65,7 @@ fn seconds(line: &str) -> f64 {
 }
 
 #[test]
-fn a_run_can_be_read_along() {
+fn trace_lists_the_events_of_a_run() {
     let (one, lines) = json(&["--protocol", "pbft", "--seed", "4", "--trace"]);
     let explained = lines.iter().position(|line| !line.starts_with('#')).unwrap() - 1;
     for line in legend().lines() {
@@ -83,7 +83,7 @@ fn a_run_can_be_read_along() {
         .collect();
     for line in &events {
         assert!(seconds(line) >= 0.0, "{line}");
-        // Two blanks between columns, wherever the line is so long.
+        // Two blanks separate columns on long lines too.
         for end in &ends[..ends.len() - 1] {
             assert!(line.get(end - 2..*end).is_none_or(|gap| gap.trim().is_empty()), "{line}");
         }
@@ -104,7 +104,7 @@ fn a_run_can_be_read_along() {
 }
 
 #[test]
-fn who_reads_a_trace_says_what_of_it() {
+fn trace_is_restricted_to_the_selected_lines() {
     let trace = |args: &[&str]| json(&[&["--protocol", "pbft", "--seed", "4", "--trace"], args].concat()).1;
     let some = trace(&["--from", "1.5", "--to", "3"]);
     let some = events(&some);
@@ -122,10 +122,10 @@ fn who_reads_a_trace_says_what_of_it() {
     );
 }
 
-/// Two twins out of four break what is promised: what was found stands at the end, with what it means and with commands
-/// that show it again.
+/// Two twins out of four break agreement. The failure stands at the end, with its meaning and with commands that show
+/// it again.
 #[test]
-fn a_failing_run_says_what_it_means() {
+fn failed_run_explains_the_failure() {
     let twins = ["--protocol", "pbft", "--n", "4", "--byzantine", "twin:2"];
     let ran = sim(&[&twins[..], &["--seeds", "200"]].concat());
     assert_eq!(ran.status.code(), Some(1));
@@ -146,7 +146,7 @@ fn a_failing_run_says_what_it_means() {
         assert!(end.iter().any(|line| line.starts_with(what)), "{what}: {end:?}");
     }
 
-    // Without reading along it says the same.
+    // Without a trace the report is the same.
     let told = text(&sim(&[&twins[..], &["--seed", &seed]].concat()).stdout);
     for line in end {
         assert!(told.contains(line.trim_start_matches("# ")), "{line}\n{told}");
@@ -157,7 +157,7 @@ fn a_failing_run_says_what_it_means() {
 }
 
 #[test]
-fn a_run_can_be_drawn() {
+fn run_is_drawn_as_html() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.html");
     let (drawn, lines) =
@@ -187,9 +187,9 @@ fn a_run_can_be_drawn() {
     assert!(text(&ran.stderr).contains("no/such/folder"), "{}", text(&ran.stderr));
 }
 
-/// The page that explains traces says what the program says.
+/// The page that explains traces agrees with the program.
 #[test]
-fn columns_and_words_are_documented() {
+fn columns_and_terms_of_the_trace_are_documented() {
     let page = std::fs::read_to_string("../../docs/reading-a-trace.md").unwrap();
     assert!(page.contains(legend().trim_end()), "the block in the page should be:\n{}", legend());
     assert!(page.contains(heading().as_str()), "{}", heading());
@@ -200,7 +200,7 @@ fn columns_and_words_are_documented() {
 }
 
 #[test]
-fn what_clients_saw_is_written_for_any_checker() {
+fn history_is_written_as_json_lines() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("history.json");
     let (one, _) = json(&["--protocol", "pbft", "--seed", "6", "--history", file.to_str().unwrap()]);
@@ -227,9 +227,9 @@ fn what_clients_saw_is_written_for_any_checker() {
     assert!(text(&ran.stderr).contains("no/such/folder"), "{}", text(&ran.stderr));
 }
 
-/// What a protocol costs is printed as the documentation has it.
+/// The figures of a protocol are printed as in its documentation.
 #[test]
-fn figures_are_measured() {
+fn figures_are_measured_and_compared() {
     let ran = sim(&["--protocol", "echo", "--figures"]);
     let said = text(&ran.stdout);
     assert_eq!(ran.status.code(), Some(0), "{said}{}", text(&ran.stderr));
@@ -240,9 +240,9 @@ fn figures_are_measured() {
     assert!(one.contains("n = 5") && !one.contains("n = 4"), "{one}");
 }
 
-/// A script is played; where it comes out otherwise that is said, and written when somebody wants it.
+/// A script is played. A difference of its trace is reported, and written with --update.
 #[test]
-fn scripts_are_played_and_written() {
+fn scripts_are_played_and_updated() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("script.txt");
     let file = file.to_str().unwrap();
@@ -269,12 +269,15 @@ fn scripts_are_played_and_written() {
 }
 
 #[test]
-fn wrong_usage_is_refused_in_one_line() {
+fn usage_errors_have_one_line() {
     for (args, expected) in [
         (&["--protocol", "pfbt"][..], "no protocol is named \"pfbt\"; expected one of "),
         (&["--protocol", "pbft", "--n", "0"], "error: "),
         (&["--protocol", "pbft", "--n", "100000"], "error: "),
-        (&["--protocol", "pbft", "--seeds", "9..3"], "no seed lies in this range"),
+        (
+            &["--protocol", "pbft", "--seeds", "9..3"],
+            "expected a number of seeds above 0 or a range like 100..200",
+        ),
         (&["--protocol", "pbft", "--seeds", "many"], "expected a number of seeds or a range"),
         (&["--protocol", "pbft", "--seeds", "5", "--seed", "3"], "cannot be used with"),
         (&["--protocol", "pbft", "--trace"], "--seed"),

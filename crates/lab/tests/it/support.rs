@@ -1,11 +1,11 @@
-//! The program as its users run it.
+//! The program, run as its users run it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// What a command has said and how it ended.
+/// The output and the exit code of a command.
 pub struct Ran {
     pub code: Option<i32>,
     pub out: String,
@@ -21,13 +21,13 @@ impl Ran {
         }
     }
 
-    /// Asserts exit code 2 and a single line that contains all of these.
-    pub fn refuses(&self, what: &str, parts: &[&str]) {
-        assert_eq!(self.code, Some(2), "{what}: {} {}", self.out, self.err);
-        assert_eq!(self.err.lines().count(), 1, "{what}: {}", self.err);
-        assert!(self.err.starts_with("error: "), "{what}: {}", self.err);
+    /// Checks for exit code 2 and a single line that contains all parts.
+    pub fn refuses(&self, case: &str, parts: &[&str]) {
+        assert_eq!(self.code, Some(2), "{case}: {} {}", self.out, self.err);
+        assert_eq!(self.err.lines().count(), 1, "{case}: {}", self.err);
+        assert!(self.err.starts_with("error: "), "{case}: {}", self.err);
         for part in parts {
-            assert!(self.err.contains(part), "{what}: expected {part:?} in {}", self.err);
+            assert!(self.err.contains(part), "{case}: expected {part:?} in {}", self.err);
         }
     }
 }
@@ -42,7 +42,7 @@ pub fn quorate(args: &[&str]) -> Ran {
     Ran::of(command(args).output().unwrap())
 }
 
-/// A cluster that `quorate testnet` has made.
+/// The files of a cluster, created by `quorate testnet`.
 pub struct Cluster {
     folder: TempDir,
 }
@@ -64,7 +64,7 @@ impl Cluster {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Starts replica 0, which is expected to refuse.
+    /// Runs replica 0, which is expected to refuse.
     pub fn start(&self) -> Ran {
         self.start_node("node0/node.toml")
     }
@@ -90,7 +90,7 @@ impl Cluster {
     }
 }
 
-/// `file:line: ` as an error begins with it, wherever the file lies.
+/// Returns `file:line: `, the beginning of an error at a place.
 pub fn place(file: &Path, line: usize) -> String {
     format!("{}:{line}: ", file.display())
 }

@@ -1,22 +1,25 @@
-//! Protocols that rest on a bound on delays, as real processes: a leader that dies, one that says nothing, a replica that
-//! stands still for longer than the bound, links that are cut and healed. Nothing is lost, nothing is forked, and the
-//! guard of each replica says in its status what it sees.
+//! Protocols that rest on a bound on delays, as real processes: a leader that is killed, a silent leader, a replica that is
+//! paused for longer than the bound, links that are cut and restored. No request is lost, no replica forks, and the status
+//! of each replica shows what its synchrony guard sees.
 //!
-//! Δ is long enough for a machine that runs other tests beside these, and the load is light.
+//! Δ is long enough for a machine that runs other tests at the same time, and the load is light. The protocols run side by
+//! side, because most of the time is waiting.
 
 use crate::common::wires::Wires;
 use crate::common::{self, Cluster};
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::keys;
-use quorate_lab::load::Pace;
-use quorate_lab::trial::{self, Act, Outcome, Plan, Requests};
+use quorate_lab::load::{Mix, Pace};
+use quorate_lab::trial::{self, Act, TrialOutcome, TrialPlan};
 use quorate_net::mesh::{self, Mesh};
 use quorate_net::{Identity, LinkKey, NetConfig, PeerConfig, Security, reactor};
 use quorate_node::layout::{LOG_FILE, node_folder};
 use quorate_types::{DecodeError, Reader, ReplicaId, Wire};
 use serde_json::Value;
 use std::fs;
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,74 +27,78 @@ const PROTOCOLS: [&str; 3] = ["sync-hotstuff", "optsync", "sync-hotstuff-rr"];
 const DELTA_MS: u64 = 200;
 const PATIENCE: Duration = Duration::from_secs(90);
 
-fn start(protocol: &str) -> Cluster {
-    Cluster::start_of(protocol, 3, &[&format!("delta_ms={DELTA_MS}")])
+/// Runs a test with a cluster of each protocol, side by side.
+fn with_each_protocol(test: impl Fn(&str, Cluster) + Sync) {
+    thread::scope(|scope| {
+        for protocol in PROTOCOLS {
+            let test = &test;
+            // Nodes end with the thread that has started them, so each thread starts its own.
+            let start = || Cluster::start_of(protocol, 3, &[&format!("delta_ms={DELTA_MS}")]);
+            scope.spawn(move || test(protocol, start()));
+        }
+    });
 }
 
-/// Light load for so many seconds, acts at their times, and beside it what `during` does. Nothing may be lost, and all that
-/// run agree in the end.
+/// Offers light load for some seconds, with acts at their times, while `during` runs. Checks that no request is lost and
+/// that all running replicas agree at the end.
 fn trial(
     cluster: &mut Cluster,
     seconds: u64,
     acts: Vec<(Duration, Act)>,
-    during: impl FnOnce(&Seen) + Send,
-) -> Outcome {
-    let pace = Pace::Open { rate: 200.0 };
-    let plan = Plan {
-        acts,
-        pace,
-        requests: Requests::Judged { shared: 64, request_bytes: 128 },
-        ..common::plan(seconds, seconds)
-    };
-    let (dir, seen) = (cluster.dir(), Seen::of(cluster));
+    during: impl FnOnce(&Observer) + Send,
+) -> TrialOutcome {
+    let mut plan = TrialPlan { acts, ..common::plan(seconds, seconds) };
+    plan.load.pace = Pace::Open { rate: 200.0 };
+    plan.load.mix = Mix::judged(64, 128);
+    let (dir, observer) = (cluster.dir(), Observer::of(cluster));
     let (nodes, testnet) = (&mut cluster.nodes, &cluster.testnet);
     let outcome = thread::scope(|scope| {
-        let beside = scope.spawn(|| during(&seen));
-        // On this thread: nodes die with the one that has started them.
+        let observing = scope.spawn(|| during(&observer));
+        // The nodes end with the thread that has started them: this one, which also starts them again.
         let (outcome, _) = trial::run(&dir, testnet, nodes, &plan, &mut |_, _| {}).unwrap();
-        beside.join().unwrap();
+        observing.join().unwrap();
         outcome
     });
-    assert!(outcome.is_good(), "{}", outcome.complaint());
+    assert!(outcome.is_good(), "{}", outcome.describe());
     outcome
 }
 
-/// A cluster as one sees it from outside.
-struct Seen {
+/// An observer of a cluster, which reads what replicas report.
+struct Observer {
     info: ClusterInfo,
     dir: PathBuf,
 }
 
-impl Seen {
+impl Observer {
     fn of(cluster: &Cluster) -> Self {
         Self { info: cluster.info(), dir: cluster.dir() }
     }
 
-    /// Asks until replicas say of themselves what is waited for.
-    fn wait_until(&self, what: &str, says: impl Fn(&[Value]) -> bool) {
+    /// Reads the status of all replicas until `condition` holds.
+    fn wait_until(&self, expected: &str, condition: impl Fn(&[Value]) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let statuses = trial::statuses(&self.info, Duration::from_millis(500)).unwrap();
-            if says(&statuses) {
+            if condition(&statuses) {
                 return;
             }
             if Instant::now() >= deadline {
                 let ids = (0..statuses.len()).map(|id| ReplicaId(u16::try_from(id).unwrap()));
                 let log = |id| fs::read_to_string(node_folder(&self.dir, id).join(LOG_FILE)).unwrap();
                 let logs: Vec<String> = ids.map(log).collect();
-                panic!("waited until {what}: {statuses:#?}\n{}", logs.join("\n"));
+                panic!("{expected} within {PATIENCE:?}: {statuses:#?}\n{}", logs.join("\n"));
             }
         }
     }
 }
 
-/// Whom a replica finds late.
-fn late(status: &Value) -> Vec<u64> {
+/// Ids of the peers that a replica finds late.
+fn late_peers(status: &Value) -> Vec<u64> {
     let late = status["guard"]["late"].as_array().into_iter().flatten();
     late.filter_map(|late| late["id"].as_u64()).collect()
 }
 
-fn doubts(status: &Value) -> bool {
+fn is_in_doubt(status: &Value) -> bool {
     status["guard"]["doubt"] == true
 }
 
@@ -99,22 +106,22 @@ fn view(status: &Value) -> u64 {
     status["view"].as_u64().unwrap_or(0)
 }
 
-/// Everybody answers in time, is in one view and goes on.
-fn all_is_well(statuses: &[Value]) -> bool {
+/// Whether no replica is late, and all replicas make progress in one view.
+fn is_stable(statuses: &[Value]) -> bool {
     statuses.iter().all(|status| {
-        late(status).is_empty()
-            && !doubts(status)
+        late_peers(status).is_empty()
+            && !is_in_doubt(status)
             && view(status) == view(&statuses[0])
             && status["progress"] == true
     })
 }
 
-/// Two replicas see that the third is late, which is no doubt as long as it is one; and are in a later view.
-fn go_on_without(statuses: &[Value], id: ReplicaId, before: u64) -> bool {
+/// Whether the two other replicas find the third one late, which is no doubt yet, and make progress in a later view.
+fn continue_without(statuses: &[Value], id: ReplicaId, before: u64) -> bool {
     let others = statuses.iter().enumerate().filter(|(place, _)| *place != id.index());
     others.map(|(_, status)| status).all(|status| {
-        late(status) == [u64::from(id.0)]
-            && !doubts(status)
+        late_peers(status) == [u64::from(id.0)]
+            && !is_in_doubt(status)
             && view(status) > before
             && status["progress"] == true
     })
@@ -125,23 +132,22 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn a_leader_that_dies_is_replaced_and_comes_back() {
-    for protocol in PROTOCOLS {
-        let mut cluster = start(protocol);
+fn killed_leader_is_replaced_and_recovers() {
+    with_each_protocol(|protocol, mut cluster| {
         let (before, leader) = trial::leader(&cluster.status(), 1).unwrap();
         let acts = vec![(seconds(1), Act::Kill(leader)), (seconds(6), Act::Start(leader))];
-        let outcome = trial(&mut cluster, 9, acts, |seen| {
-            seen.wait_until("the others go on", |statuses| go_on_without(statuses, leader, before));
+        let outcome = trial(&mut cluster, 9, acts, |observer| {
+            observer.wait_until("the others continue", |statuses| continue_without(statuses, leader, before));
         });
         println!("{protocol}: {:.0} ms without an answer", outcome.summary.timing.longest_gap_ms);
-        Seen::of(&cluster).wait_until("all is well", all_is_well);
-    }
+        Observer::of(&cluster).wait_until("the cluster is stable", is_stable);
+    });
 }
 
-/// Bytes that nobody looks at.
-struct Anything;
+/// A message that is not decoded.
+struct AnyMessage;
 
-impl Wire for Anything {
+impl Wire for AnyMessage {
     fn encode(&self, _: &mut Vec<u8>) {}
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let _ = reader.take_rest();
@@ -149,80 +155,96 @@ impl Wire for Anything {
     }
 }
 
-/// It is connected to all, hears everything and never says a word.
-#[test]
-fn a_leader_that_says_nothing_is_replaced() {
-    for protocol in PROTOCOLS {
-        let mut cluster = start(protocol);
-        let (before, leader) = trial::leader(&cluster.status(), 1).unwrap();
-        cluster.nodes.kill(leader).unwrap();
-        let config = &cluster.testnet.cluster;
-        let key = keys::read_private(&node_folder(&cluster.dir(), leader).join("link.key")).unwrap();
-        let link = LinkKey::from_pkcs8(key.to_pkcs8_der().unwrap().expose()).unwrap();
-        let peers = config.genesis.members.iter().zip(&config.replicas);
-        let peers = peers.map(|(member, at)| PeerConfig { key: member.link, address: at.peers }).collect();
-        let committee = config.genesis.committee();
-        let identity = Identity {
-            cluster: committee.cluster,
-            epoch: committee.epoch,
-            ..mesh::identity(committee.protocol, leader)
-        };
-        let listener = reactor::bind(config.replicas[leader.index()].peers).unwrap();
-        let net = NetConfig::new(identity, peers, Security::Tls(link), listener);
-        let mute = Mesh::<Anything>::open(net).unwrap();
-        trial(&mut cluster, 5, Vec::new(), |seen| {
-            seen.wait_until("the others go on", |statuses| go_on_without(statuses, leader, before));
-        });
-        while mute.1.recv_timeout(Duration::ZERO).is_some() {}
-    }
+/// Returns what a silent replica needs to take the place of replica `id`.
+fn silent_replica(cluster: &Cluster, id: ReplicaId) -> impl FnOnce(TcpListener) -> NetConfig + Send + use<> {
+    let config = &cluster.testnet.cluster;
+    let key = keys::read_private(&node_folder(&cluster.dir(), id).join("link.key")).unwrap();
+    let link = LinkKey::from_pkcs8(key.to_pkcs8_der().unwrap().expose()).unwrap();
+    let peers = config.genesis.members.iter().zip(&config.replicas);
+    let peers = peers.map(|(member, at)| PeerConfig { key: member.link, address: at.peers }).collect();
+    let committee = config.genesis.committee();
+    let identity = Identity {
+        cluster: committee.cluster,
+        epoch: committee.epoch,
+        ..mesh::identity(committee.protocol, id)
+    };
+    move |listener| NetConfig::new(identity, peers, Security::Tls(link), listener)
 }
 
-/// The leader stands still for many Δ. When it goes on it notices that it was away before it decides anything by time.
+/// The silent leader is connected to all and receives everything, but sends no messages. The load opens its sessions
+/// before: with a silent leader each step of that would take several views.
 #[test]
-fn a_replica_that_stands_still_for_longer_than_the_bound_doubts_when_it_goes_on() {
-    for protocol in PROTOCOLS {
-        let mut cluster = start(protocol);
+fn silent_leader_is_replaced() {
+    with_each_protocol(|_, mut cluster| {
         let (before, leader) = trial::leader(&cluster.status(), 1).unwrap();
-        let had = |status: &Value| status["guard"]["doubts"].as_u64().unwrap();
-        let doubts_before = had(&cluster.status()[leader.index()]);
+        let address = cluster.testnet.cluster.replicas[leader.index()].peers;
+        let silent = silent_replica(&cluster, leader);
+        let acts = vec![(seconds(1), Act::Kill(leader))];
+        let mesh = Mutex::new(None);
+        trial(&mut cluster, 6, acts, |observer| {
+            let deadline = Instant::now() + PATIENCE;
+            // The address is free once the leader is killed.
+            let listener = loop {
+                assert!(Instant::now() < deadline, "{address} is still in use");
+                match reactor::bind(address) {
+                    Ok(listener) => break listener,
+                    Err(_) => thread::yield_now(),
+                }
+            };
+            *mesh.lock().unwrap() = Some(Mesh::<AnyMessage>::open(silent(listener)).unwrap());
+            observer.wait_until("the others continue", |statuses| continue_without(statuses, leader, before));
+        });
+        let (_, received) = mesh.into_inner().unwrap().unwrap();
+        while received.recv_timeout(Duration::ZERO).is_some() {}
+    });
+}
+
+/// The leader is paused for many Δ. When it resumes, it measures the pause before it decides anything by time.
+#[test]
+fn replica_paused_beyond_the_bound_doubts_when_it_resumes() {
+    with_each_protocol(|_, mut cluster| {
+        let (before, leader) = trial::leader(&cluster.status(), 1).unwrap();
+        let doubts = |status: &Value| status["guard"]["doubts"].as_u64().unwrap();
+        let doubts_before = doubts(&cluster.status()[leader.index()]);
         let acts = vec![(seconds(1), Act::Pause(leader)), (seconds(6), Act::Resume(leader))];
-        trial(&mut cluster, 9, acts, |seen| {
-            seen.wait_until("the others go on", |statuses| go_on_without(statuses, leader, before));
+        trial(&mut cluster, 9, acts, |observer| {
+            observer.wait_until("the others continue", |statuses| continue_without(statuses, leader, before));
         });
-        let has_doubted = |statuses: &[Value]| had(&statuses[leader.index()]) > doubts_before;
-        Seen::of(&cluster).wait_until("it has doubted, and all is well", |statuses| {
-            all_is_well(statuses) && has_doubted(statuses)
+        Observer::of(&cluster).wait_until("the replica has doubted and the cluster is stable", |statuses| {
+            is_stable(statuses) && doubts(&statuses[leader.index()]) > doubts_before
         });
-    }
+    });
 }
 
-/// First the leader's links are cut, then all; what was said meanwhile arrives when they are healed, far too late.
+/// The links of the leader are cut first, then all links. The delayed messages arrive after the links are restored, far
+/// too late.
 #[test]
-fn links_are_cut_and_healed() {
-    for protocol in PROTOCOLS {
-        let mut cluster = start(protocol);
+fn replicas_doubt_while_links_are_cut_and_recover_afterwards() {
+    with_each_protocol(|_, mut cluster| {
         cluster.nodes.stop_all();
         let wires = Wires::lay(&cluster.dir(), &cluster.testnet);
         let ids = cluster.nodes.ids();
         cluster.nodes.start_all().unwrap();
         cluster.nodes.wait_ready(&ids, PATIENCE).unwrap();
-        Seen::of(&cluster).wait_until("all is well", all_is_well);
+        Observer::of(&cluster).wait_until("the cluster is stable", is_stable);
         let (before, leader) = trial::leader(&cluster.status(), 1).unwrap();
-        trial(&mut cluster, 10, Vec::new(), |seen| {
+        trial(&mut cluster, 10, Vec::new(), |observer| {
             wires.cut(leader, true);
-            seen.wait_until("one is alone, the others go on", |statuses| {
+            observer.wait_until("the leader is alone and the others continue", |statuses| {
                 let alone = &statuses[leader.index()];
-                doubts(alone) && late(alone).len() == 2 && go_on_without(statuses, leader, before)
+                is_in_doubt(alone)
+                    && late_peers(alone).len() == 2
+                    && continue_without(statuses, leader, before)
             });
             wires.cut(leader, false);
-            seen.wait_until("all is well", all_is_well);
+            observer.wait_until("the cluster is stable", is_stable);
             wires.cut_all(true);
-            seen.wait_until("everybody doubts", |statuses| {
-                statuses.iter().all(|status| doubts(status) && late(status).len() == 2)
+            observer.wait_until("all replicas are in doubt", |statuses| {
+                statuses.iter().all(|status| is_in_doubt(status) && late_peers(status).len() == 2)
             });
             wires.cut_all(false);
-            seen.wait_until("all is well again", all_is_well);
+            observer.wait_until("the cluster is stable again", is_stable);
         });
-        Seen::of(&cluster).wait_until("all is well in the end", all_is_well);
-    }
+        Observer::of(&cluster).wait_until("the cluster is stable at the end", is_stable);
+    });
 }

@@ -1,4 +1,4 @@
-//! `quorate twins` as people and programs use it.
+//! The command `quorate twins`.
 
 use serde_json::Value;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a run that passes prints.
+/// Runs twins that pass, and returns the output.
 fn passes(args: &[&str]) -> String {
     let ran = twins(args);
     assert_eq!(ran.status.code(), Some(0), "{args:?}: {}{}", text(&ran.stdout), text(&ran.stderr));
@@ -25,12 +25,12 @@ fn json(args: &[&str]) -> Value {
 }
 
 #[test]
-fn all_scenarios_of_one_view_pass() {
+fn scenarios_of_one_view_pass() {
     let said = passes(&["--views", "1"]);
     assert_eq!(said.lines().count(), 4, "a line for each replica that is a twin: {said}");
     for (id, line) in said.lines().enumerate() {
         let begins = format!(
-            "--n 4 --twin {id} --views 1 --parts 2 --leaders own: 16 scenarios, 12 run, 4 the same but for names, 0 failures"
+            "--n 4 --twin {id} --views 1 --parts 2 --leaders own: 16 scenarios, 12 run, 4 the same except for names, 0 failures"
         );
         assert!(line.starts_with(&begins), "{line}");
     }
@@ -40,11 +40,11 @@ fn all_scenarios_of_one_view_pass() {
     let drawn = json(&["--sample", "20", "--views", "2", "--parts", "3", "--twin", "1"]);
     assert!(drawn["enumerations"][0]["scenarios"].as_str().unwrap().contains("--leaders drawn --seed 0"));
     let own = passes(&["--protocol", "echo", "--views", "1", "--twin", "3", "--range", "0..1"]);
-    assert!(own.starts_with("echo: leaders are those of its own rule"), "{own}");
+    assert!(own.starts_with("echo: the protocol's own rule chooses the leaders"), "{own}");
 }
 
 #[test]
-fn what_fails_is_kept_and_can_be_run_again() {
+fn failed_scenario_is_kept_and_can_be_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().to_str().unwrap();
     let ran = twins(&["--twin", "0,1", "--views", "1", "--failures", kept]);
@@ -68,7 +68,7 @@ fn what_fails_is_kept_and_can_be_run_again() {
 }
 
 #[test]
-fn files_are_written_and_read() {
+fn scenarios_are_written_to_a_file_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("all.json");
     let file = file.to_str().unwrap();
@@ -86,7 +86,7 @@ fn files_are_written_and_read() {
 }
 
 #[test]
-fn what_was_run_is_remembered() {
+fn passed_scenarios_are_not_run_again() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     let run = |code: &str, range: &str| {
@@ -104,7 +104,7 @@ fn what_was_run_is_remembered() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_in_one_line() {
+fn impossible_scenarios_are_refused_in_one_line() {
     for (args, why) in [
         (&["--protocol", "none"][..], "no protocol is named"),
         (&["--twin", "4"], "replicas below 4"),

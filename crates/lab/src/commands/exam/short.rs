@@ -1,7 +1,7 @@
-//! The exam that goes with every change: the same seeds each time, and some that nobody has seen before.
+//! The exam of every change: fixed seeds and new seeds.
 
 use crate::commands::names::protocol;
-use crate::commands::seeds::{Run, RunOptions, many};
+use crate::commands::seeds::{RunOptions, RunResult, run_seeds};
 use crate::commands::workers::WorkProgress;
 use quorate_consensus::Entry;
 use quorate_node::exit::Failure;
@@ -10,13 +10,13 @@ use quorate_protocols::REGISTRY;
 use quorate_sim::exam::{EXAM_SCENARIOS, ExamScenario, Regression, sizes};
 use std::ops::Range;
 
-/// Fixed seeds, shared among all protocols.
+/// Number of fixed seeds of all protocols together.
 const FIXED: u64 = 200;
-/// Seeds for each protocol that are others each time.
+/// Number of new seeds of the standard scenario, for each protocol.
 const FRESH: u64 = 40;
-/// Fresh seeds of each other scenario, at each size, where it does not need more.
+/// Number of new seeds of each other scenario, at each size, unless the scenario needs more.
 const FRESH_OF_OTHERS: u64 = 2;
-/// Fresh seeds are drawn below this: short enough to be typed.
+/// Upper bound on the first new seed, which keeps it short enough to type.
 const FRESH_BELOW: u64 = 1_000_000_000_000;
 
 /// Runs the short exam and returns the number of failures.
@@ -28,7 +28,7 @@ pub(super) fn run() -> Result<u64, Failure> {
     let mut failures = 0u64;
     for (place, entry) in (0u64..).zip(REGISTRY) {
         for n in sizes(entry) {
-            failures = failures.saturating_add(others(entry, n, fresh)?);
+            failures = failures.saturating_add(other_scenarios(entry, n, fresh)?);
         }
         let Some(n) = sizes(entry).first().copied() else { continue };
         let share = |place: u64| FIXED.saturating_mul(place).checked_div(protocols).unwrap_or(0);
@@ -36,11 +36,11 @@ pub(super) fn run() -> Result<u64, Failure> {
             let title = format!("{} n = {n}, seeds {}..{}", entry.spec.name, seeds.start, seeds.end);
             let run = |seed| run_scenario(entry, n, seed, standard);
             let again = |seed| again(entry.spec.name.as_str(), n, seed, standard);
-            failures = failures.saturating_add(all(&title, seeds, run, &again)?);
+            failures = failures.saturating_add(run_all(&title, seeds, run, &again)?);
         }
     }
-    let once = Regression::all().map_err(Failure::run)?;
-    let found = |place: u64| usize::try_from(place).ok().and_then(|place| once.get(place));
+    let regressions = Regression::all().map_err(Failure::run)?;
+    let found = |place: u64| usize::try_from(place).ok().and_then(|place| regressions.get(place));
     let run = |place| {
         let run = found(place).ok_or_else(|| "no such run".to_owned())?;
         let entry = protocol(run.protocol).map_err(|failure| failure.to_string())?;
@@ -48,30 +48,30 @@ pub(super) fn run() -> Result<u64, Failure> {
     };
     let again =
         |place| found(place).map(|run| run.scenario.again(run.protocol, run.n, run.seed)).unwrap_or_default();
-    let count = u64::try_from(once.len()).unwrap_or(u64::MAX);
-    failures = failures.saturating_add(all("runs that have failed once", 0..count, run, &again)?);
+    let count = u64::try_from(regressions.len()).unwrap_or(u64::MAX);
+    failures = failures.saturating_add(run_all("runs that have failed before", 0..count, run, &again)?);
     Ok(failures)
 }
 
-/// The scenarios beside the standard one.
-fn others(entry: &'static Entry, n: usize, fresh: u64) -> Result<u64, Failure> {
+/// Runs all scenarios but the standard one. Returns the number of failures.
+fn other_scenarios(entry: &'static Entry, n: usize, fresh: u64) -> Result<u64, Failure> {
     let mut chosen: Vec<(&ExamScenario, u64)> = Vec::new();
     for scenario in EXAM_SCENARIOS.get(1..).unwrap_or_default() {
         let count = scenario.seeds_min.max(FRESH_OF_OTHERS);
         chosen.extend((0..count).map(|place| (scenario, fresh.saturating_add(place))));
     }
-    let of = |place: u64| usize::try_from(place).ok().and_then(|place| chosen.get(place)).copied();
+    let nth = |place: u64| usize::try_from(place).ok().and_then(|place| chosen.get(place)).copied();
     let run = |place| {
-        let (scenario, seed) = of(place).ok_or_else(|| "no such scenario".to_owned())?;
+        let (scenario, seed) = nth(place).ok_or_else(|| "no such scenario".to_owned())?;
         run_scenario(entry, n, seed, scenario)
     };
     let name = entry.spec.name.as_str();
-    let again = |place| of(place).map(|(scenario, seed)| again(name, n, seed, scenario)).unwrap_or_default();
+    let again = |place| nth(place).map(|(scenario, seed)| again(name, n, seed, scenario)).unwrap_or_default();
     let title = format!("{name} n = {n}, all other scenarios, seeds from {fresh}");
-    all(&title, 0..u64::try_from(chosen.len()).unwrap_or(u64::MAX), run, &again)
+    run_all(&title, 0..u64::try_from(chosen.len()).unwrap_or(u64::MAX), run, &again)
 }
 
-fn run_scenario(entry: &Entry, n: usize, seed: u64, scenario: &ExamScenario) -> Run {
+fn run_scenario(entry: &Entry, n: usize, seed: u64, scenario: &ExamScenario) -> RunResult {
     scenario.run(entry, n, seed).map_err(|error| error.to_string())
 }
 
@@ -80,18 +80,18 @@ fn again(protocol: &str, n: usize, seed: u64, scenario: &ExamScenario) -> String
     format!("{}\n    keep it in crates/sim/regressions/seeds.txt: {keep}", scenario.again(protocol, n, seed))
 }
 
-/// Runs all of them. How many fail.
-fn all(
+/// Runs all seeds or places. Returns the number of failures.
+fn run_all(
     title: &str,
     seeds: Range<u64>,
-    run: impl Fn(u64) -> Run + Sync,
+    run: impl Fn(u64) -> RunResult + Sync,
     again: &(dyn Fn(u64) -> String + Sync),
 ) -> Result<u64, Failure> {
     let count = seeds.end.saturating_sub(seeds.start);
-    // Before anything happens: whoever hangs is known.
+    // The title is printed first, so that it shows which run hangs.
     out::line(format!("{title}: {count} runs"))?;
-    let how = RunOptions { failed_before: 0, keep_going: true, again };
-    let total = many(&how, &mut WorkProgress::new(count, "runs", false), seeds, run);
+    let options = RunOptions { failed_before: 0, keep_going: true, again };
+    let total = run_seeds(&options, &mut WorkProgress::new(count, "runs", false), seeds, run);
     if total.failures() > 0 {
         out::line(format!("    {} of them failed", total.failures()))?;
     }

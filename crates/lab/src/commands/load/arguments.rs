@@ -9,61 +9,61 @@ use quorate_node::exit::Failure;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Prefix of keys unless asked otherwise.
+/// Default prefix of keys.
 const PREFIX: &str = "load/";
-/// Keys that clients share where a history is written.
+/// Number of keys that clients share in a load with a history.
 const SHARED_KEYS: u64 = 256;
 
 /// Text after the options.
-pub(super) const RULE: &str = "A load of a fixed rate is carried where 95 % of the requests due in the measured time had a good answer \
-                    in it, or within 100 ms of being due. Where it was not, or a request had no good answer, the exit code \
-                    is 1. docs/load.md explains every figure.";
+pub(super) const RULE: &str = "A load of a fixed rate is carried if 95 % of the requests due in the measured time had a good answer in \
+                    it, or within 100 ms of being due. Otherwise, or if a request had no good answer, the exit code is 1. \
+                    docs/load.md explains every figure.";
 
 /// Options that the load of every service has.
 #[derive(Args, Debug)]
 pub struct OfferArgs {
-    /// The cluster's file, or its folder.
+    /// File of the cluster, or its folder.
     #[arg(long, default_value = "cluster.toml", value_parser = cluster_file)]
     pub(super) cluster: PathBuf,
-    /// The admin client's key; default: `clients/admin.key` beside the cluster's file.
+    /// Key of the admin client; default: `clients/admin.key` next to the cluster's file.
     #[arg(long)]
     pub(super) admin_key: Option<PathBuf>,
-    /// Open loop: requests in a second, whatever the answers do, 0.001 to 10000000.
+    /// Open loop: requests in a second, independent of the answers, 0.001 to 10000000.
     #[arg(long, conflicts_with = "in_flight", allow_negative_numbers = true)]
     pub(super) rate: Option<f64>,
     /// Closed loop: requests without an answer, 1 to 1000000 [default: 1].
     #[arg(long)]
     pub(super) in_flight: Option<u64>,
-    /// Clients, each with a key and session of its own, that take turns: 1 to 16383, and no more than the cluster keeps
-    /// sessions (`clients_max`).
+    /// Number of clients, 1 to 16383 and at most the number of sessions that the cluster keeps (`clients_max`). Clients take
+    /// turns; each has a key and a session of its own.
     #[arg(long, default_value_t = 1)]
     pub(super) clients: u64,
-    /// Requests in a bundle, 0 to 65536; 0: all that wait when one can be sent.
+    /// Requests in a bundle, 0 to 65536; 0: all pending requests at the time of sending.
     #[arg(long, default_value_t = 0)]
     pub(super) bundle: u64,
-    /// Replicas that are sent a bundle first: the one that leads (`leader`), one replica (its number, below n), or `all`. A
-    /// bundle without an answer in time goes to all in any case.
+    /// Replicas that receive a bundle first: the leader (`leader`), one replica (its number, below n), or all (`all`). A
+    /// bundle without an answer in time goes to all replicas.
     #[arg(long, default_value = "leader", value_name = "leader|all|N")]
     pub(super) send_to: Audience,
-    /// Seconds that count, 0.001 to 1000000; 500ms and 2m are as good.
+    /// Seconds of the measured time, 0.001 to 1000000; 500ms and 2m are valid too.
     #[arg(long, value_name = "DURATION", default_value = "10", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(super) seconds: Duration,
-    /// Seconds before that, 0 to 1000000; 500ms and 2m are as good.
+    /// Seconds of load before the measured time, 0 to 1000000; 500ms and 2m are valid too.
     #[arg(long, value_name = "DURATION", default_value = "3", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(super) warmup: Duration,
-    /// Requests to build and sign before the run, which ends when they are used up, 1 to 10000000 [default: none].
+    /// Requests to build and sign before the run, 1 to 10000000 [default: none]. The run ends when they are used up.
     #[arg(long)]
     pub(super) presign: Option<u64>,
     /// Seed of the operations; any number of 64 bits.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// One JSON object at the end.
+    /// Print one JSON object at the end.
     #[arg(long)]
     pub(super) json: bool,
 }
 
 impl OfferArgs {
-    /// The load to offer, not checked yet.
+    /// Returns the load to offer, which is not checked yet.
     pub(super) fn options(&self, mix: Mix, history: bool) -> LoadOptions {
         let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let bundle = u32::try_from(self.bundle).unwrap_or(u32::MAX);
@@ -91,31 +91,30 @@ impl OfferArgs {
 pub struct LoadArgs {
     #[command(flatten)]
     pub(super) offer: OfferArgs,
-    /// Bytes of one request that writes, 9 to 1048576, and enough for its key.
+    /// Bytes of one put, 9 to 1048576, and enough for its key.
     #[arg(long, default_value_t = 128)]
     pub(super) request_bytes: u64,
-    /// Bytes of one reply, 0 to 1048576; makes requests that change nothing and only echo.
+    /// Bytes of one reply, 0 to 1048576. Requests then change nothing and only echo.
     #[arg(long)]
     pub(super) reply_bytes: Option<u64>,
-    /// Different keys, 1 to 1000000000 [default: 10000].
+    /// Number of different keys, 1 to 1000000000 [default: 10000].
     #[arg(long)]
     pub(super) keys: Option<u64>,
     /// Prefix of every key [default: load/]. With --history the name of the run follows. Such keys stay in the store;
-    /// `docs/load.md` says how they are removed.
+    /// `docs/load.md` explains how to remove them.
     #[arg(long)]
     pub(super) prefix: Option<String>,
     /// Share of reads, 0 to 1 [default: 0].
     #[arg(long, allow_negative_numbers = true)]
     pub(super) read_share: Option<f64>,
-    /// Writes a JSON line per operation to this file, for `quorate judge`; operations are then puts and increments
-    /// on keys that belong to one client each, and all kinds on keys that they share. Every key is new, and read at
-    /// the end.
+    /// Write a JSON line for each operation to this file, for `quorate judge`. Operations are then puts and increments on
+    /// keys of one client, and all kinds on keys that clients share. Every key is new, and is read at the end.
     #[arg(long)]
     pub(super) history: Option<PathBuf>,
 }
 
 impl LoadArgs {
-    /// Refuses options that would be ignored: nobody shall believe in figures of something else.
+    /// Refuses options that would be ignored, because the figures would be those of another load.
     pub(super) fn check_mix(&self) -> Result<(), Failure> {
         let keys = ("--keys", self.keys.is_some());
         let reads = ("--read-share", self.read_share.is_some());
@@ -130,7 +129,7 @@ impl LoadArgs {
             None => Ok(()),
         };
         if self.history.is_some() {
-            refuse(&history, "--history has operations and keys of its own, signed as they are called")?;
+            refuse(&history, "--history has its own operations and keys, signed when they are sent")?;
         }
         if self.reply_bytes.is_some() {
             let prefix = ("--prefix", self.prefix.is_some());
@@ -139,12 +138,12 @@ impl LoadArgs {
         Ok(())
     }
 
-    /// The mixture of requests.
+    /// Returns the mixture of operations.
     pub(super) fn mix(&self) -> Result<Mix, Failure> {
         let request_bytes = usize::try_from(self.request_bytes).unwrap_or(usize::MAX);
         let prefix = self.prefix.clone().unwrap_or_else(|| PREFIX.to_owned());
         Ok(if self.history.is_some() {
-            // The store may hold keys of earlier runs, so each run has other keys.
+            // The store may have keys of earlier runs, so each run has other keys.
             let run = getrandom::u32().map_err(Failure::run)?;
             Mix::Judged {
                 prefix: format!("{prefix}{run:08x}/"),

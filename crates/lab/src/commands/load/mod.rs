@@ -8,8 +8,8 @@ mod tests;
 pub use arguments::{LoadArgs, OfferArgs};
 
 use super::load_bar::LoadBar;
-use crate::load::{Generator, LoadOptions, Mix, Summary};
-use crate::service_load::ServiceMix;
+use crate::load::{Generator, LoadOptions, LoadSummary, Mix, Next, Progress};
+use crate::service_load::ServiceLoad;
 use quorate_client::driver::ClientPool;
 use quorate_client::keys;
 use quorate_history::History;
@@ -26,24 +26,28 @@ use std::path::{Path, PathBuf};
 /// Offers the load of the key-value store and prints the result.
 ///
 /// # Errors
-/// When the arguments are wrong, a file cannot be written, the cluster does not answer, requests have no good answer at the
-/// end, or the load was not carried.
+/// Fails when the arguments are wrong, when a file cannot be written, when the cluster does not answer, when requests have no
+/// good answer at the end, or when the load was not carried.
 pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     offer(&args.offer, Service::KV, options(args)?, args.history.as_deref())
 }
 
-/// Offers the load of a service of its own and prints the result.
+/// Offers the load of another service and prints the result.
 ///
 /// # Errors
-/// As [`run`].
-pub fn run_service(args: &OfferArgs, service: Service, mix: ServiceMix) -> Result<(), Failure> {
+/// Fails as [`run`] does.
+pub fn run_service(
+    args: &OfferArgs,
+    service: Service,
+    load: &'static dyn ServiceLoad,
+) -> Result<(), Failure> {
     ranges::check_offer(args)?;
-    let options = args.options(Mix::Service(mix), false);
+    let options = args.options(Mix::Service(load), false);
     ranges::check_together(&options)?;
     offer(args, service, options, None)
 }
 
-/// The load to offer, all options checked by themselves and together.
+/// Returns the load to offer. All options are checked, alone and together.
 fn options(args: &LoadArgs) -> Result<LoadOptions, Failure> {
     args.check_mix()?;
     ranges::check_each(args)?;
@@ -66,13 +70,17 @@ fn offer(
     let folder = args.cluster.parent().map(PathBuf::from).unwrap_or_default();
     let admin = args.admin_key.clone().unwrap_or_else(|| folder.join(ADMIN_KEY));
     let admin = keys::read_private(&admin).map_err(Failure::usage)?;
-    let output = history.map(Output::open).transpose()?;
+    let output = history.map(HistoryOutput::open).transpose()?;
     let pool = ClientPool::new(config.client_info()).map_err(Failure::run)?;
     let mut generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
-    let mut bar = LoadBar::new();
-    let summary = generator.run(&mut bar).map_err(Failure::run)?;
+    let bar = LoadBar::new();
+    let show_progress = &mut |progress: &Progress| {
+        bar.show(progress, "");
+        Next::Go
+    };
+    let summary = generator.run(show_progress).map_err(Failure::run)?;
     bar.finish();
-    // The figures are printed even where the history cannot be written.
+    // The figures are printed even if the history cannot be written.
     let kept = output.map_or(Ok(()), |output| {
         let read = generator.read_back().map_err(Failure::run);
         output.save(&generator.take_history()).and(read)
@@ -83,15 +91,15 @@ fn offer(
 }
 
 /// Checks that all requests have good answers and that the load was carried.
-fn check(summary: &Summary, genesis: &Genesis, unanswered: Option<&str>) -> Result<(), Failure> {
+fn check(summary: &LoadSummary, genesis: &Genesis, unanswered: Option<&str>) -> Result<(), Failure> {
     if summary.counts.errors > 0 {
         let all = summary.counts.acknowledged.saturating_add(summary.counts.errors);
         let kinds = &summary.counts.errors_by_kind;
         let mut text = format!("{} of {all} requests have no good answer: {kinds}", summary.counts.errors);
         if summary.counts.sessions_lost > 0 || kinds.of("SessionLost") > 0 {
             text.push_str(&format!(
-                "; sessions were lost: the cluster keeps clients_max = {} of them, those of all clients, and one more \
-                 displaces another",
+                "; sessions were lost: the cluster keeps clients_max = {} sessions of all clients, and a further session \
+                 displaces another one",
                 genesis.clients_max
             ));
         }
@@ -115,13 +123,13 @@ fn check(summary: &Summary, genesis: &Genesis, unanswered: Option<&str>) -> Resu
     Ok(())
 }
 
-/// A file that is written at the end. It is opened before anything starts, and keeps its content until then.
-struct Output {
+/// The file of the history. It is opened before the load starts, and keeps its old content until the end.
+struct HistoryOutput {
     name: PathBuf,
     file: File,
 }
 
-impl Output {
+impl HistoryOutput {
     fn open(name: &Path) -> Result<Self, Failure> {
         let file = File::options().create(true).write(true).truncate(false).open(name);
         let file = file.map_err(|error| Failure::usage(format!("{}: {error}", name.display())))?;
@@ -130,13 +138,13 @@ impl Output {
 
     fn save(self, history: &History) -> Result<(), Failure> {
         let mut out = BufWriter::new(&self.file);
-        // A file that cannot be cut, a pipe for example, holds nothing yet.
+        // A file that cannot be truncated, for example a pipe, has no old content.
         let _ = self.file.set_len(0);
         let written = history.write(&mut out).and_then(|()| out.flush());
         written.map_err(|error| Failure::run(format!("{}: {error}", self.name.display())))
     }
 }
 
-fn show(summary: &Summary, json: bool) -> Result<(), Failure> {
+fn show(summary: &LoadSummary, json: bool) -> Result<(), Failure> {
     if json { out::json(summary) } else { out::bytes(summary.to_string().as_bytes()) }
 }

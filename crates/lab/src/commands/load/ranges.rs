@@ -1,5 +1,5 @@
-//! The numbers that the options of `load` take: by themselves, together, and with this cluster. All of it is checked before
-//! anything starts.
+//! The valid numbers of the options of `load`: of each option, of options together, and with this cluster. All checks happen
+//! before the load starts.
 
 use super::arguments::{LoadArgs, OfferArgs};
 use crate::load::{LoadOptions, Mix, Pace};
@@ -11,40 +11,40 @@ use quorate_types::ReplicaId;
 use quorate_types::bundle::BUNDLE_HEADER_BYTES;
 use std::fmt;
 
-/// The numbers that an option takes, both ends included. Its help says the same.
+/// The valid numbers of an option, both ends included. The help has the same numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(super) struct OptionRange {
     pub(super) name: &'static str,
     pub(super) least: f64,
     pub(super) most: f64,
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for OptionRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} to {}", self.least, self.most)
     }
 }
 
-const fn range(name: &'static str, least: f64, most: f64) -> Range {
-    Range { name, least, most }
+const fn range(name: &'static str, least: f64, most: f64) -> OptionRange {
+    OptionRange { name, least, most }
 }
 
-const RATE: Range = range("--rate", 0.001, 10_000_000.0);
-const IN_FLIGHT: Range = range("--in-flight", 1.0, 1_000_000.0);
-/// One less than a connection may speak for: the admin client is one too.
-const CLIENTS: Range = range("--clients", 1.0, 16_383.0);
-const BUNDLE: Range = range("--bundle", 0.0, 65_536.0);
-const REQUEST_BYTES: Range = range("--request-bytes", 9.0, 1_048_576.0);
-const REPLY_BYTES: Range = range("--reply-bytes", 0.0, 1_048_576.0);
-const KEYS: Range = range("--keys", 1.0, 1_000_000_000.0);
-const READ_SHARE: Range = range("--read-share", 0.0, 1.0);
-const SECONDS: Range = range("--seconds", 0.001, 1_000_000.0);
-const WARMUP: Range = range("--warmup", 0.0, 1_000_000.0);
-const PRESIGN: Range = range("--presign", 1.0, 10_000_000.0);
+const RATE: OptionRange = range("--rate", 0.001, 10_000_000.0);
+const IN_FLIGHT: OptionRange = range("--in-flight", 1.0, 1_000_000.0);
+/// One less than the clients of a connection: the admin client counts too.
+const CLIENTS: OptionRange = range("--clients", 1.0, 16_383.0);
+const BUNDLE: OptionRange = range("--bundle", 0.0, 65_536.0);
+const REQUEST_BYTES: OptionRange = range("--request-bytes", 9.0, 1_048_576.0);
+const REPLY_BYTES: OptionRange = range("--reply-bytes", 0.0, 1_048_576.0);
+const KEYS: OptionRange = range("--keys", 1.0, 1_000_000_000.0);
+const READ_SHARE: OptionRange = range("--read-share", 0.0, 1.0);
+const SECONDS: OptionRange = range("--seconds", 0.001, 1_000_000.0);
+const WARMUP: OptionRange = range("--warmup", 0.0, 1_000_000.0);
+const PRESIGN: OptionRange = range("--presign", 1.0, 10_000_000.0);
 
-/// Every option with a range. `--seed` takes any number, `--send-to` a replica of the cluster.
+/// All options with a range. `--seed` takes any number, `--send-to` a replica of the cluster.
 #[cfg(test)]
-pub(super) const ALL: [Range; 11] = [
+pub(super) const ALL: [OptionRange; 11] = [
     RATE,
     IN_FLIGHT,
     CLIENTS,
@@ -58,13 +58,13 @@ pub(super) const ALL: [Range; 11] = [
     PRESIGN,
 ];
 
-/// A whole number as a floating-point one; above 2^53 it is rounded, and far above every range.
+/// Converts a whole number. A number above 2^53 is rounded, and is far above every range.
 #[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "compared with ranges far below 2^53")]
 fn float(count: u64) -> f64 {
     count as f64
 }
 
-fn within(range: Range, value: Option<f64>) -> Result<(), Failure> {
+fn within(range: OptionRange, value: Option<f64>) -> Result<(), Failure> {
     match value {
         Some(value) if !(range.least..=range.most).contains(&value) => {
             Err(Failure::usage(format!("{} {value}: expected {range}", range.name)))
@@ -73,7 +73,7 @@ fn within(range: Range, value: Option<f64>) -> Result<(), Failure> {
     }
 }
 
-/// Checks each option of every load by itself.
+/// Checks each option that every load has.
 pub(super) fn check_offer(args: &OfferArgs) -> Result<(), Failure> {
     for (range, value) in [
         (IN_FLIGHT, args.in_flight),
@@ -93,7 +93,7 @@ pub(super) fn check_offer(args: &OfferArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks each option of the store's load by itself.
+/// Checks each option of the store's load.
 pub(super) fn check_each(args: &LoadArgs) -> Result<(), Failure> {
     check_offer(&args.offer)?;
     for (range, value) in
@@ -115,7 +115,7 @@ pub(super) fn check_together(options: &LoadOptions) -> Result<(), Failure> {
         && in_flight < usize::try_from(bundle).unwrap_or(usize::MAX)
     {
         return Err(Failure::usage(format!(
-            "--bundle {bundle}: only {in_flight} requests may be in flight, so that no bundle would be full; expected \
+            "--bundle {bundle}: only {in_flight} requests may be in flight, so no bundle would be full; expected \
              --in-flight {bundle} or more"
         )));
     }
@@ -128,13 +128,13 @@ pub(super) fn check_together(options: &LoadOptions) -> Result<(), Failure> {
     let (bytes, least) = (options.mix.request_bytes(), options.mix.request_bytes_min(options.clients));
     if bytes < least {
         return Err(Failure::usage(format!(
-            "--request-bytes {bytes}: a request with such a key has {least} bytes at least"
+            "--request-bytes {bytes}: a request with such a key has at least {least} bytes"
         )));
     }
     check_due(options)
 }
 
-/// Checks that an open loop has something to measure.
+/// Checks that requests of an open loop are due in the measured time.
 fn check_due(options: &LoadOptions) -> Result<(), Failure> {
     let Pace::Open { rate } = options.pace else { return Ok(()) };
     if options.due() != Some(0) {
@@ -142,7 +142,7 @@ fn check_due(options: &LoadOptions) -> Result<(), Failure> {
     }
     let presign = options.presign;
     Err(Failure::usage(if presign > 0 {
-        format!("--presign {presign}: all of them are due in the warm-up, and none in the measured time")
+        format!("--presign {presign}: all requests are due in the warm-up, and none in the measured time")
     } else {
         format!(
             "--rate {rate}: no request is due in the measured time, from {} s to {} s",
@@ -172,7 +172,7 @@ pub(super) fn check_cluster(options: &LoadOptions, config: &ClusterConfig) -> Re
     };
     let bundle_text = format!("--bundle {bundle}: ");
     let bundle_name = if options.bundle.is_some() { bundle_text.as_str() } else { "" };
-    for (what, value, name, limit) in [
+    for (option, value, name, limit) in [
         ("--request-bytes: a request of".to_owned(), bytes, "request_bytes_max", limits.request_bytes_max),
         (
             format!("{bundle_name}requests in a bundle:"),
@@ -190,14 +190,14 @@ pub(super) fn check_cluster(options: &LoadOptions, config: &ClusterConfig) -> Re
     ] {
         if value > f64::from(limit) {
             return Err(Failure::usage(format!(
-                "{what} {value}; the cluster takes {name} = {limit} at most"
+                "{option} {value}; the limit of the cluster is {name} = {limit}"
             )));
         }
     }
     check_window(options, genesis.client_window)
 }
 
-/// Checks that the clients' windows have room for the requests in flight.
+/// Checks that the windows of the clients have room for the requests in flight.
 fn check_window(options: &LoadOptions, window: u32) -> Result<(), Failure> {
     let (Pace::Closed { in_flight }, Some(bundle)) = (options.pace, options.bundle) else {
         return Ok(());
@@ -213,13 +213,13 @@ fn check_window(options: &LoadOptions, window: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that every client keeps its session. This is no usage error: another cluster takes the same command line.
+/// Checks that every client keeps its session. A failure is no usage error, because another cluster accepts the same options.
 pub(super) fn check_sessions(clients: usize, clients_max: u32) -> Result<(), Failure> {
     if clients <= usize::try_from(clients_max).unwrap_or(usize::MAX) {
         return Ok(());
     }
     Err(Failure::run(format!(
-        "--clients {clients}: the cluster keeps clients_max = {clients_max} sessions, and each further one would displace \
+        "--clients {clients}: the cluster keeps clients_max = {clients_max} sessions, and each further session would displace \
          another; expected --clients {clients_max} or fewer, or a cluster made with a larger clients_max"
     )))
 }

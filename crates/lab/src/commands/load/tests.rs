@@ -16,7 +16,7 @@ fn options(line: &str) -> Result<LoadOptions, Failure> {
     super::options(&line.args)
 }
 
-/// Refused as wrong usage, with all of these words.
+/// Checks that the options are refused as wrong usage, with all of these words.
 fn refuses(line: &str, words: &[&str]) {
     let failure = options(line).map(|options| format!("{options:?}")).unwrap_err();
     assert_eq!(failure.code(), 2, "{line}: {failure}");
@@ -26,7 +26,7 @@ fn refuses(line: &str, words: &[&str]) {
 }
 
 #[test]
-fn an_option_that_would_be_ignored_is_an_error() {
+fn ignored_option_is_refused() {
     for ignored in ["--keys 10000", "--read-share 0", "--reply-bytes 1", "--presign 0"] {
         let failure = options(&format!("--history x {ignored}")).unwrap_err();
         assert_eq!(failure.code(), 2);
@@ -44,7 +44,7 @@ fn an_option_that_would_be_ignored_is_an_error() {
     assert_eq!(plain.mix, mix);
 }
 
-/// Options that make the ends of a range possible.
+/// Further options that make the ends of a range possible.
 fn beside(name: &str) -> &'static str {
     match name {
         "--rate" => "--warmup 0 --seconds 1000000",
@@ -56,7 +56,7 @@ fn beside(name: &str) -> &'static str {
 }
 
 #[test]
-fn every_number_has_its_range_and_the_help_says_it() {
+fn numbers_outside_the_range_of_the_help_are_refused() {
     let help = |name: &str| {
         let command = CommandLine::command();
         let arg = command.get_arguments().find(|arg| arg.get_long() == name.strip_prefix("--")).unwrap();
@@ -74,7 +74,7 @@ fn every_number_has_its_range_and_the_help_says_it() {
         }
         let below = (range.least > 0.0 || !whole).then_some(range.least - step);
         for bad in below.into_iter().chain([range.most + 1.0]).chain((range.least > 0.0).then_some(0.0)) {
-            // No duration is negative, of whichever option.
+            // No duration of any option is negative.
             let range = if bad < 0.0 && name == "--warmup" { "expected a duration" } else { &said };
             refuses(&format!("{name} {bad} {}", beside(name)), &[name, range]);
         }
@@ -85,9 +85,9 @@ fn every_number_has_its_range_and_the_help_says_it() {
     }
 }
 
-/// Every option that takes a number is in the table, but for two that say why not.
+/// Every option that takes a number is in the table, except for two, whose reasons are here.
 #[test]
-fn no_number_is_forgotten() {
+fn range_exists_for_every_number() {
     let command = CommandLine::command();
     let texts = ["cluster", "admin-key", "prefix", "history", "json", "send-to", "seed", "help"];
     for arg in command.get_arguments().filter_map(clap::Arg::get_long).filter(|arg| !texts.contains(arg)) {
@@ -97,7 +97,7 @@ fn no_number_is_forgotten() {
 }
 
 #[test]
-fn ranges_are_those_of_the_limits() {
+fn ranges_match_the_limits() {
     let most = |name: &str| ALL.iter().find(|range| range.name == name).unwrap().most;
     let count = |count: usize| f64::from(u32::try_from(count).unwrap());
     assert_eq!(most("--clients").to_bits(), count(ATTACHED_PER_CONNECTION_MAX - 1).to_bits());
@@ -107,7 +107,7 @@ fn ranges_are_those_of_the_limits() {
 }
 
 #[test]
-fn options_that_do_not_fit_together_are_refused() {
+fn conflicting_options_are_refused() {
     refuses("--bundle 100 --in-flight 10", &["--bundle 100", "--in-flight 100"]);
     refuses("--bundle 2", &["--bundle 2", "only 1"]);
     assert!(options("--bundle 100 --in-flight 100").is_ok() && options("--bundle 100 --rate 10").is_ok());
@@ -139,7 +139,7 @@ fn cluster(change: impl FnOnce(&mut Genesis)) -> ClusterConfig {
 }
 
 #[test]
-fn what_exceeds_the_cluster_names_limit_and_value() {
+fn value_above_a_limit_of_the_cluster_is_refused() {
     let config = cluster(|genesis| {
         genesis.bodies.request_bytes_max = 1_000;
         genesis.bodies.bundle_requests_max = 50;
@@ -175,7 +175,7 @@ fn what_exceeds_the_cluster_names_limit_and_value() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_refused_at_once_and_another_is_kept_until_the_end() {
+fn history_file_is_opened_first_and_replaced_last() {
     let folder = tempfile::tempdir().unwrap();
     let failure = Output::open(&folder.path().join("none").join("x")).err().unwrap();
     assert!(failure.code() == 2 && failure.to_string().contains("No such file"), "{failure}");
@@ -188,17 +188,17 @@ fn a_file_that_cannot_be_written_is_refused_at_once_and_another_is_kept_until_th
 }
 
 #[test]
-fn a_run_that_did_not_do_what_was_asked_fails_and_says_why() {
+fn incomplete_run_fails_with_its_reason() {
     let genesis = cluster(|genesis| genesis.clients_max = 4).genesis;
-    let told = |summary: &Summary| check(summary, &genesis, None).unwrap_err();
-    assert!(check(&Summary::of(100.0, 600, 600, &[]), &genesis, None).is_ok());
-    let mut lost = Summary::of(100.0, 20, 20, &[("SessionLost", 3)]);
+    let told = |summary: &LoadSummary| check(summary, &genesis, None).unwrap_err();
+    assert!(check(&LoadSummary::of(100.0, 600, 600, &[]), &genesis, None).is_ok());
+    let mut lost = LoadSummary::of(100.0, 20, 20, &[("SessionLost", 3)]);
     lost.counts.sessions_lost = 1;
     for (summary, words) in [
-        (Summary::of(100.0, 600, 230, &[]), &["not carried", "230 of 600", "38.3 %"][..]),
-        (Summary::of(100.0, 0, 0, &[]), &["no request was answered"]),
+        (LoadSummary::of(100.0, 600, 230, &[]), &["not carried", "230 of 600", "38.3 %"][..]),
+        (LoadSummary::of(100.0, 0, 0, &[]), &["no request was answered"]),
         (
-            Summary::of(100.0, 20, 20, &[("NoRoom", 11)]),
+            LoadSummary::of(100.0, 20, 20, &[("NoRoom", 11)]),
             &["11 of 31", "11 NoRoom", "reply_bytes_max = 1048576"],
         ),
         (lost, &["3 of 23", "3 SessionLost", "clients_max = 4"]),

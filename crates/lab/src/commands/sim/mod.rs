@@ -1,14 +1,13 @@
 //! `quorate sim`: standard random runs of a protocol in the simulator, each named by a seed.
 //!
-//! A seed decides a run completely, so seeds are shared among threads, and what fails is printed with the command
-//! that repeats it.
+//! A seed decides a run completely, so threads share seeds. A failure is printed with the command that repeats it.
 
 mod modes;
 mod reading;
 mod summary;
 
 use super::names::{find_scenario, protocol};
-use super::seeds::{RunOptions, Seeds, Total, many};
+use super::seeds::{RunOptions, Seeds, SeedsTotal, run_seeds};
 use super::workers::WorkProgress;
 use crate::history_file;
 use quorate_consensus::Entry;
@@ -29,10 +28,10 @@ use summary::{Scope, summary_text};
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = legend())]
 pub struct Args {
-    /// Which protocol
+    /// Protocol
     #[arg(long, default_value = "pbft")]
     protocol: String,
-    /// Number of replicas; the smallest number that tolerates one fault if not given
+    /// Number of replicas [default: the smallest number that tolerates one fault]
     #[arg(long, value_parser = parse_replicas::<usize>)]
     n: Option<usize>,
     /// A number of seeds from 0 on, or a range of them: 1000, 5000..6000
@@ -41,25 +40,25 @@ pub struct Args {
     /// One seed
     #[arg(long)]
     seed: Option<u64>,
-    /// Byzantine replicas instead of those that each seed draws: none, or f replicas that all have this host
-    /// (`--faults` lists hosts); twin:2 is two of them whatever f is, to see what breaks
+    /// Byzantine replicas instead of those that each seed draws: none, or f replicas with this host (`--faults` lists
+    /// hosts); twin:2 are two such replicas for any f, to show failures
     #[arg(long, value_name = "HOST", default_value = "drawn")]
     byzantine: ByzantineChoice,
     #[command(flatten)]
     reading: reading::ReadArgs,
-    /// Write what the clients saw to a file, one JSON object for each operation; needs --seed
+    /// Write the history of the clients to a file, one JSON object for each operation; needs --seed
     #[arg(long, value_name = "FILE", requires = "seed")]
     history: Option<std::path::PathBuf>,
-    /// Another scenario of the exam than the standard run; `quorate exam` runs all of them
+    /// Run another scenario of the exam than the standard run; `quorate exam` runs all scenarios
     #[arg(long, value_name = "SCENARIO", conflicts_with = "byzantine")]
     scenario: Option<String>,
-    /// List the faults that there are, what brings each about, and end
+    /// List all faults with their sources, and end
     #[arg(long, exclusive = true)]
     faults: bool,
-    /// Go on after a failure
+    /// Continue after a failure
     #[arg(long, conflicts_with_all = ["seed", "figures", "script"])]
     keep_going: bool,
-    /// One JSON object at the end instead of text
+    /// Print one JSON object at the end instead of text
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -67,13 +66,12 @@ pub struct Args {
 }
 
 impl Args {
-    /// Options that only one run has any use for. (They are not looked at by `requires`, where another option excludes
-    /// `--seed`.)
+    /// Checks the options that only one run uses. Clap's `requires` does not apply if another option excludes `--seed`.
     fn check(&self) -> Result<(), Failure> {
         if self.seed.is_none() {
             let mut given = self.reading.given();
             given.push(("--history", self.history.is_some()));
-            refuse(&given, "it is about one run; name that with --seed")?;
+            refuse(&given, "the option is for one run; choose the run with --seed")?;
         }
         self.reading.check()?;
         self.instead.check()?;
@@ -84,7 +82,7 @@ impl Args {
     }
 }
 
-/// Lists the faults that a world can bring about.
+/// Lists all faults with their sources.
 fn list_faults() -> Result<(), Failure> {
     for fault in Fault::ALL {
         let source = match fault.source() {
@@ -106,7 +104,7 @@ fn list_faults() -> Result<(), Failure> {
 /// Runs the seeds.
 ///
 /// # Errors
-/// When a run fails, or the protocol or its size does not exist.
+/// Fails when a run fails, or when the protocol or its size does not exist.
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.faults {
         return list_faults();
@@ -116,28 +114,28 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(done) = args.instead.run(entry, args.n) {
         return done;
     }
-    let what = What::of(args, entry)?;
-    // Whether so many replicas suit the protocol, the first world says.
-    what.check(args.seed.unwrap_or(args.seeds.0.start)).map_err(Failure::usage)?;
+    let runs = SeedRuns::of(args, entry)?;
+    // The first world checks that the number of replicas suits the protocol.
+    runs.check(args.seed.unwrap_or(args.seeds.0.start)).map_err(Failure::usage)?;
     let begun = Instant::now();
-    let again = |seed| what.again(seed);
+    let again = |seed| runs.again(seed);
     let total = match args.seed {
         Some(seed) => {
-            let report = one(args, &what, seed)?;
-            let mut total = Total::default();
+            let report = run_one(args, &runs, seed)?;
+            let mut total = SeedsTotal::default();
             total.add(seed, &report);
-            // Who reads along was told at the end.
+            // The trace already ends with the result.
             if !args.json && !args.reading.trace {
-                tell(&what, &report)?;
+                print_report(&runs, &report)?;
             }
             total
         }
         None => {
             let seeds = args.seeds.0.clone();
             let mut progress = WorkProgress::new(seeds.end.saturating_sub(seeds.start), "seeds", args.json);
-            let how = RunOptions { failed_before: 0, keep_going: args.keep_going, again: &again };
-            many(&how, &mut progress, seeds, |seed| {
-                what.run(seed, Trace::default()).map_err(|error| error.to_string())
+            let options = RunOptions { failed_before: 0, keep_going: args.keep_going, again: &again };
+            run_seeds(&options, &mut progress, seeds, |seed| {
+                runs.run(seed, Trace::default()).map_err(|error| error.to_string())
             })
         }
     };
@@ -149,21 +147,21 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         out::line(summary_text(&summary, scope))?;
     }
     match total.first_failure() {
-        Some((seed, what)) => Err(Failure::run(format!("{what}; again: {}", again(seed)))),
+        Some((seed, failure)) => Err(Failure::run(format!("{failure}; again: {}", again(seed)))),
         None => Ok(()),
     }
 }
 
-/// The run that a seed names.
-struct What {
+/// The runs that seeds name.
+struct SeedRuns {
     entry: &'static Entry,
     n: Option<usize>,
     hosts: ByzantineChoice,
-    /// Another scenario of the exam than the first.
+    /// Another scenario of the exam than the standard run.
     scenario: Option<&'static ExamScenario>,
 }
 
-impl What {
+impl SeedRuns {
     fn of(args: &Args, entry: &'static Entry) -> Result<Self, Failure> {
         let scenario = args.scenario.as_deref().map(find_scenario).transpose()?;
         Ok(Self { entry, n: args.n, hosts: args.byzantine, scenario })
@@ -194,28 +192,28 @@ impl What {
 }
 
 /// Prints the result of one run, and the meaning of a failure.
-fn tell(what: &What, report: &Report) -> Result<(), Failure> {
+fn print_report(runs: &SeedRuns, report: &Report) -> Result<(), Failure> {
     if report.failure.is_none() {
         out::line(report)?;
         return out::line(report.facts());
     }
-    reading::verdict(report, &what.again(report.seed)).iter().try_for_each(out::line)
+    reading::verdict(report, &runs.again(report.seed)).iter().try_for_each(out::line)
 }
 
-/// One run, which somebody may want to read along.
-fn one(args: &Args, what: &What, seed: u64) -> Result<Report, Failure> {
+/// Runs one seed, with a trace and a drawing if the options ask for them.
+fn run_one(args: &Args, runs: &SeedRuns, seed: u64) -> Result<Report, Failure> {
     let mut trace = Trace::default();
     let mut reading = None;
     if args.reading.trace || args.reading.html.is_some() {
-        let standard = StandardRun::with(what.entry, what.n, what.hosts, seed).map_err(Failure::usage)?;
+        let standard = StandardRun::with(runs.entry, runs.n, runs.hosts, seed).map_err(Failure::usage)?;
         let (n, clients) = standard.size();
         let begun = Reading::begin(&args.reading, n, clients)?;
         trace.set_reader(begun.reader());
         reading = Some(begun);
     }
-    let report = what.run(seed, trace).map_err(Failure::usage)?;
+    let report = runs.run(seed, trace).map_err(Failure::usage)?;
     if let Some(reading) = reading {
-        reading.end(&args.protocol, &report, &what.again(seed))?;
+        reading.end(&args.protocol, &report, &runs.again(seed))?;
     }
     if let Some(file) = &args.history {
         history_file::save(&report.history, file)?;

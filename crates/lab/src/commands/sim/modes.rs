@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 /// Modes that replace random runs.
 #[derive(Debug, clap::Args)]
 pub(super) struct OtherMode {
-    /// Instead of seeds: count messages, message delays and syncs where nothing goes wrong, and compare them with
-    /// what the protocol states
+    /// Instead of seeds: count messages, message delays and syncs of the good case, and compare them with the figures that
+    /// the protocol states
     #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json", "scenario"])]
     figures: bool,
-    /// Instead of seeds: play a golden script, and say where its trace is another one; docs/scripts.md lists what a
-    /// script can say
+    /// Instead of seeds: play a golden script, and report the first difference of its trace; docs/scripts.md explains
+    /// scripts
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "n", "protocol", "byzantine", "json", "scenario"])]
     script: Option<PathBuf>,
     /// Write the trace into the script
@@ -34,7 +34,7 @@ impl OtherMode {
     /// Checks `--update`: clap's `requires` is not evaluated where another option excludes `--script`.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let update = ("--update", self.update && self.script.is_none());
-        refuse(&[update], "it is about a script; name that with --script")
+        refuse(&[update], "the option is for a script; choose the script with --script")
     }
 
     /// Runs the other mode, if one is asked for.
@@ -46,7 +46,7 @@ impl OtherMode {
     }
 }
 
-/// Measures a protocol at its own sizes, or at one.
+/// Measures a protocol at one size, or at its own sizes.
 fn figures(entry: &Entry, n: Option<usize>) -> Result<(), Failure> {
     let sizes = n.map_or_else(|| sizes(entry).to_vec(), |n| vec![n]);
     let mut reports = Vec::new();
@@ -57,7 +57,7 @@ fn figures(entry: &Entry, n: Option<usize>) -> Result<(), Failure> {
     if reports.iter().all(|report| report.agrees()) {
         return Ok(());
     }
-    Err(Failure::run(format!("{} does not cost what it states", entry.spec.name)))
+    Err(Failure::run(format!("the costs of {} differ from its stated figures", entry.spec.name)))
 }
 
 /// Plays a script.
@@ -78,5 +78,5 @@ fn script(file: &Path, is_update: bool) -> Result<(), Failure> {
         return std::fs::write(file, played).map_err(|error| Failure::run(format!("{shown}: {error}")));
     }
     eprintln!("{difference}");
-    Err(Failure::run(format!("{shown}: its trace is another one; --update writes what was played")))
+    Err(Failure::run(format!("{shown}: the trace differs; --update writes the played trace")))
 }

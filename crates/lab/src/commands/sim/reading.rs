@@ -1,4 +1,4 @@
-//! Reading along in one run: as lines, and as a drawing.
+//! The trace of one run: as lines, and as a drawing.
 
 use quorate_node::commands::arguments::refuse;
 use quorate_node::config::parse_seconds;
@@ -13,13 +13,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
 
-/// Options for reading along.
+/// Options of trace and drawing.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ReadArgs {
-    /// Print what happens in the run, one line each, in columns that are explained first; needs --seed
+    /// Print the events of the run, one on each line, after an explanation of the columns; needs --seed
     #[arg(long, requires = "seed")]
     pub(super) trace: bool,
-    /// Draw the run as a space-time diagram, on a page of HTML that needs no network; needs --seed
+    /// Draw the run as a space-time diagram, on an HTML page that needs no network; needs --seed
     #[arg(long, value_name = "FILE", requires = "seed")]
     pub(super) html: Option<PathBuf>,
     /// Trace and drawing begin at this second of virtual time
@@ -28,17 +28,17 @@ pub(super) struct ReadArgs {
     /// Trace and drawing end at this second of virtual time
     #[arg(long, value_name = "SECONDS", requires = "seed")]
     to: Option<Seconds>,
-    /// Trace and drawing show the last so many seconds of the run: those before the failure, where it fails
+    /// Trace and drawing show this many last seconds of the run: those before the failure, if it fails
     #[arg(long, value_name = "SECONDS", requires = "seed")]
     last: Option<Seconds>,
-    /// Of the trace, only lines of these: who (r2, c0, world), view (v3), height (h17), what happens (refuses), kind of
-    /// message (prepare). Several of one sort are alternatives: r1,r3,h17 is what r1 and r3 did at height 17
+    /// Restrict the trace to lines with these: place (r2, c0, world), view (v3), height (h17), event (refuses), kind of
+    /// message (prepare). Several of one sort are alternatives: r1,r3,h17 selects r1 and r3 at height 17
     #[arg(long, value_name = "LIST", requires = "trace")]
     only: Option<Pick>,
 }
 
 impl ReadArgs {
-    /// Its options, and whether they are given.
+    /// Returns the names of the options, and whether they are given.
     pub(super) fn given(&self) -> Vec<(&'static str, bool)> {
         vec![
             ("--trace", self.trace),
@@ -50,16 +50,16 @@ impl ReadArgs {
         ]
     }
 
-    /// Which part is shown matters only where something is.
+    /// Checks that options for a part come with a trace or a drawing.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.trace || self.html.is_some() {
             return Ok(());
         }
-        refuse(&self.given(), "it is about a trace or a drawing; ask for one with --trace or --html")
+        refuse(&self.given(), "the option is for a trace or a drawing; add --trace or --html")
     }
 }
 
-/// A moment of a run, or a span, as the command line names it: 12.345, 500ms.
+/// A time or a span of a run on the command line: 12.345, 500ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seconds(Time);
 
@@ -72,17 +72,17 @@ impl FromStr for Seconds {
     }
 }
 
-/// The reader of a run.
-struct Desk {
+/// The state of the reader of a trace.
+struct TraceReader {
     args: ReadArgs,
     only: Pick,
     drawing: Option<Drawing>,
-    /// Events that may be among the last.
+    /// Events that may belong to the last seconds.
     kept: VecDeque<Event>,
 }
 
-impl Desk {
-    fn hear(&mut self, event: &Event) {
+impl TraceReader {
+    fn add(&mut self, event: &Event) {
         let ReadArgs { from, to, last, .. } = &self.args;
         let is_early = from.is_some_and(|Seconds(from)| event.at < from);
         let is_late = to.is_some_and(|Seconds(to)| event.at > to);
@@ -102,7 +102,7 @@ impl Desk {
 
     fn show(&mut self, event: &Event) {
         if self.args.trace && self.only.takes(event) {
-            // A reader that goes away early must not stop the run: its verdict is what counts.
+            // A closed output must not stop the run, because the verdict counts.
             let _ = out::line(event);
         }
         if let Some(drawing) = &mut self.drawing {
@@ -111,11 +111,11 @@ impl Desk {
     }
 }
 
-/// Somebody who reads along.
-pub(super) struct Reading(Rc<RefCell<Desk>>);
+/// A trace that is being printed and drawn.
+pub(super) struct Reading(Rc<RefCell<TraceReader>>);
 
 impl Reading {
-    /// Begins, and says what the columns mean. `n` replicas and `clients` clients take part.
+    /// Begins a trace with an explanation of its columns. `n` replicas and `clients` clients take part.
     pub(super) fn begin(args: &ReadArgs, n: usize, clients: usize) -> Result<Self, Failure> {
         if args.trace {
             for line in legend().lines() {
@@ -126,28 +126,28 @@ impl Reading {
         let replicas = (0..u16::try_from(n).unwrap_or(u16::MAX)).map(ReplicaId);
         let drawing = args.html.is_some().then(|| Drawing::new(replicas, clients));
         let only = args.only.clone().unwrap_or_default();
-        let desk = Desk { args: args.clone(), only, drawing, kept: VecDeque::new() };
-        Ok(Self(Rc::new(RefCell::new(desk))))
+        let reader = TraceReader { args: args.clone(), only, drawing, kept: VecDeque::new() };
+        Ok(Self(Rc::new(RefCell::new(reader))))
     }
 
-    /// The reader of the trace.
+    /// Returns the reader of the trace.
     pub(super) fn reader(&self) -> impl FnMut(&Event) + 'static {
-        let desk = Rc::clone(&self.0);
-        move |event| desk.borrow_mut().hear(event)
+        let reader = Rc::clone(&self.0);
+        move |event| reader.borrow_mut().add(event)
     }
 
-    /// The run is over. `again` is the command that repeats it.
+    /// Ends the trace. `again` is the command that repeats the run.
     pub(super) fn end(self, protocol: &str, report: &Report, again: &str) -> Result<(), Failure> {
-        let mut desk = self.0.borrow_mut();
-        for event in std::mem::take(&mut desk.kept) {
-            desk.show(&event);
+        let mut reader = self.0.borrow_mut();
+        for event in std::mem::take(&mut reader.kept) {
+            reader.show(&event);
         }
-        if desk.args.trace {
+        if reader.args.trace {
             for line in verdict(report, again) {
                 out::line(format!("# {line}").trim_end())?;
             }
         }
-        if let (Some(file), Some(drawing)) = (&desk.args.html, &desk.drawing) {
+        if let (Some(file), Some(drawing)) = (&reader.args.html, &reader.drawing) {
             let page = drawing.page(&caption(protocol, report, again));
             let written = std::fs::write(file, &page);
             written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
@@ -164,23 +164,23 @@ impl Reading {
     }
 }
 
-/// The result of the run, for readers who do not know the code.
+/// Describes the result of the run for readers who do not know the code.
 pub(super) fn verdict(report: &Report, again: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut say = |text: String| lines.extend(text.lines().map(str::to_owned));
-    say("-".repeat(100));
+    let mut add = |text: String| lines.extend(text.lines().map(str::to_owned));
+    add("-".repeat(100));
     match &report.failure {
-        None => say(format!("No oracle has found anything. {report}")),
+        None => add(format!("No oracle has found anything. {report}")),
         Some(failure) => {
-            say(format!("FAILED: {failure}"));
-            say(format!("What that means: {}", failure.oracle.meaning()));
+            add(format!("FAILED: {failure}"));
+            add(format!("What that means: {}", failure.oracle.meaning()));
         }
     }
-    say(report.facts());
-    say(format!("Again:             {again}"));
+    add(report.facts());
+    add(format!("Again:             {again}"));
     if report.failure.is_some() {
-        say(format!("What led to it:    {again} --trace --last 1"));
-        say(format!("As a drawing:      {again} --html run.html"));
+        add(format!("What led to it:    {again} --trace --last 1"));
+        add(format!("As a drawing:      {again} --html run.html"));
     }
     lines
 }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_read_as_they_are_printed() {
+    fn printed_moments_can_be_parsed() {
         for (text, nanos) in [
             ("12", Some(12_000_000_000)),
             ("0.000000345", Some(345)),

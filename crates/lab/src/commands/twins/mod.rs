@@ -1,12 +1,13 @@
 //! `quorate twins`: systematic attacks of twins on a protocol, in the simulator.
 //!
-//! Every scenario has a number, so ranges of them are shared among threads and can be resumed, and what fails is
-//! printed with the command that repeats it.
+//! Every scenario has a number, so threads share ranges of numbers, and a run can be resumed. A failure is printed with the
+//! command that repeats it.
 
 mod runner;
 
-use super::ledger::{Keeping, Ledger, LedgerEntry};
+use super::ledger::{Ledger, LedgerArgs, LedgerEntry};
 use super::names::protocol;
+use super::seeds::parse_range;
 use quorate_consensus::{Entry, Model};
 use quorate_node::commands::arguments::{refuse, tolerates_one};
 use quorate_node::config::{parse_replicas, replicas_or_default};
@@ -15,7 +16,7 @@ use quorate_node::out;
 use quorate_sim::sets_leaders;
 use quorate_sim::twins::{Enumeration, Leaders, RangeResult, Scenario, ScenarioRun, from_json, to_json};
 use quorate_types::ReplicaId;
-use runner::{TwinRuns, Work};
+use runner::{ScenarioSource, TwinRuns};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,84 +25,84 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Instant;
 
-/// Scenarios that are written to one file at most.
+/// The largest number of scenarios that one file receives.
 const WRITTEN_MAX: u64 = 1 << 20;
 
-/// Which scenarios to run.
+/// The scenarios to run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which protocol
+    /// Protocol
     #[arg(long, default_value = "pbft")]
     protocol: String,
-    /// Number of replicas [default: as few as tolerate one fault]
+    /// Number of replicas [default: the smallest number that tolerates one fault]
     #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
-    /// Which replica is a twin; two with a comma are two pairs of twins; each replica in turn if not given
+    /// Id of the replica that is a twin, or two ids with a comma for two pairs of twins [default: each replica in turn]
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     twin: Vec<u16>,
-    /// Views whose partitions are chosen
+    /// Number of views with chosen partitions
     #[arg(long, default_value = "4", value_parser = above_zero)]
     views: usize,
-    /// Parts of a partition at most
+    /// Largest number of parts of a partition
     #[arg(long, default_value = "2", value_parser = above_zero)]
     parts: usize,
-    /// Number of scenarios that are drawn instead of all; for each replica that is a twin in turn
+    /// Number of scenarios to draw for each twin, instead of running all
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
-    /// Seed of the drawing
+    /// Seed of the drawn scenarios
     #[arg(long, default_value_t = 0, requires = "sample")]
     seed: u64,
     /// Leaders of the views: own (those of the protocol), drawn, or a list with one for each view: 0,1,2,3. The default is
-    /// drawn where scenarios are drawn and the protocol lets the simulator choose leaders, else own
+    /// drawn with --sample if the protocol lets the simulator choose leaders, else own
     #[arg(long)]
     leaders: Option<LeadersArg>,
-    /// A range of the numbers of scenarios: 1000..2000
+    /// Range of the numbers of scenarios: 1000..2000
     #[arg(long, value_name = "FROM..TO", conflicts_with = "scenario")]
-    range: Option<Numbers>,
-    /// The scenario with this number
+    range: Option<ScenarioRange>,
+    /// Number of one scenario
     #[arg(long, value_name = "NUMBER")]
     scenario: Option<u64>,
-    /// Print every transition of the run, one line each; needs --scenario
+    /// Print every transition of the run, one on each line; needs --scenario
     #[arg(long, requires = "scenario")]
     trace: bool,
-    /// Run also what is the same as another scenario but for names
+    /// Run also scenarios that differ from others in names only
     #[arg(long, conflicts_with_all = ["scenario", "sample"])]
     same: bool,
-    /// The scenarios of a JSON file instead: ours, or what relab/hotstuff generates
+    /// Run the scenarios of a JSON file instead, written by --write or by relab/hotstuff
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["n", "views", "parts", "sample", "seed", "twin", "leaders", "same", "ledger"])]
     file: Option<PathBuf>,
     /// Write the scenarios to a JSON file instead of running them
     #[arg(long, value_name = "FILE", conflicts_with_all = ["failures", "ledger", "keep_going", "json"])]
     write: Option<PathBuf>,
-    /// Folder for scenarios that fail
+    /// Folder for failed scenarios
     #[arg(long, value_name = "FOLDER", default_value = "results/twins")]
     failures: PathBuf,
     #[command(flatten)]
-    keeping: Keeping,
-    /// Go on after a failure
+    ledger: LedgerArgs,
+    /// Continue after a failure
     #[arg(long, conflicts_with = "scenario")]
     keep_going: bool,
-    /// One JSON object at the end instead of text
+    /// Print one JSON object at the end instead of text
     #[arg(long)]
     json: bool,
 }
 
 impl Args {
-    /// Options that would do nothing together. (`requires` does not look where another option excludes what is needed.)
+    /// Refuses options without effect. Clap's `requires` does not apply if another option excludes the required one.
     fn check(&self) -> Result<(), Failure> {
-        self.keeping.check()?;
+        self.ledger.check()?;
         if self.scenario.is_some() {
-            refuse(&self.keeping.given(), "--scenario is a single run")?;
+            refuse(&self.ledger.given(), "--scenario is a single run")?;
         }
         if self.write.is_some() {
-            let mut given = self.keeping.given().to_vec();
+            let mut given = self.ledger.given().to_vec();
             given.push(("--trace", self.trace));
             refuse(&given, "--write runs nothing")?;
         }
         refuse(
             &[("--trace", self.trace && self.scenario.is_none())],
-            "it is about one run; name that with --scenario",
+            "the option is for one run; choose the run with --scenario",
         )
     }
 }
@@ -131,39 +132,36 @@ impl FromStr for LeadersArg {
 
 /// A range of numbers of scenarios, as the command line names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Numbers(Range<u64>);
+struct ScenarioRange(Range<u64>);
 
-impl FromStr for Numbers {
+impl FromStr for ScenarioRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let unknown = || format!("expected a range like 1000..2000, not {text:?}");
-        let (from, to) = text.split_once("..").ok_or_else(unknown)?;
-        let range = from.parse().map_err(|_| unknown())?..to.parse().map_err(|_| unknown())?;
-        if range.is_empty() { Err("no scenario lies in this range".to_owned()) } else { Ok(Self(range)) }
+        parse_range(text).map(Self).ok_or_else(|| format!("expected a range like 1000..2000, not {text:?}"))
     }
 }
 
 #[derive(Serialize)]
-struct Summary {
+struct TwinsSummary {
     protocol: &'static str,
     /// Whether the leaders of views could be set.
     leaders_can_be_set: bool,
-    enumerations: Vec<Part>,
+    enumerations: Vec<EnumerationSummary>,
     seconds: f64,
 }
 
 /// The result of one enumeration.
 #[derive(Serialize)]
-struct Part {
+struct EnumerationSummary {
     scenarios: String,
     /// Number of scenarios.
     count: u64,
-    /// Run, now or before.
+    /// Scenarios that have run, now or before.
     runs: u64,
-    /// Left out, because they are the same as others but for names.
+    /// Scenarios that were left out, because they differ from others in names only.
     same: u64,
-    /// Run now.
+    /// Scenarios that have run now.
     runs_now: u64,
     heights: u64,
     complete: u64,
@@ -176,20 +174,20 @@ struct Part {
 /// Runs the scenarios.
 ///
 /// # Errors
-/// When one fails, or the protocol or such scenarios do not exist.
+/// Fails when a scenario fails, or when the protocol or such scenarios do not exist.
 pub fn run(args: &Args) -> Result<(), Failure> {
     args.check()?;
     let entry = protocol(&args.protocol)?;
-    let works = works(args, entry)?;
+    let sources = sources(args, entry)?;
     if let Some(file) = &args.write {
-        return write(args, &works, file);
+        return write(args, &sources, file);
     }
-    if args.trace && works.len() > 1 {
-        return Err(Failure::usage("--trace shows one run; say which replica is the twin with --twin"));
+    if args.trace && sources.len() > 1 {
+        return Err(Failure::usage("--trace shows one run; choose the twin with --twin"));
     }
     let begun = Instant::now();
-    let mut ledger = args.keeping.open(&format!("twins-{}", entry.spec.name))?;
-    let mut summary = Summary {
+    let mut ledger = args.ledger.open(&format!("twins-{}", entry.spec.name))?;
+    let mut summary = TwinsSummary {
         protocol: entry.spec.name.as_str(),
         leaders_can_be_set: sets_leaders(entry),
         enumerations: Vec::new(),
@@ -197,27 +195,27 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     if !summary.leaders_can_be_set && !args.json {
         out::line(format!(
-            "{}: leaders are those of its own rule, it has no parameter that sets them",
+            "{}: the protocol's own rule chooses the leaders, because it has no parameter that sets them",
             summary.protocol
         ))?;
     }
     let mut failed = None;
-    for work in &works {
+    for source in &sources {
         let clock = Instant::now();
-        let done = one(args, entry, work, &mut ledger, begun)?;
-        let part = part(args, work, &done, &ledger, clock);
+        let done = one(args, entry, source, &mut ledger, begun)?;
+        let part = part(args, source, &done, &ledger, clock);
         if !args.json {
             out::line(shown(&part))?;
         }
         summary.enumerations.push(part);
         if let Some((number, failure)) = done.verdict.failures.first() {
-            failed = failed.or_else(|| Some(format!("{failure}; again: {}", again(args, work, *number))));
+            failed = failed.or_else(|| Some(format!("{failure}; again: {}", again(args, source, *number))));
             if !args.keep_going {
                 break;
             }
         }
         if done.is_late {
-            let late = "time is over, and not all was run; with --ledger the same command goes on from here";
+            let late = "the time is over before all scenarios have run; with --ledger the same command continues from here";
             failed = failed.or_else(|| Some(late.to_owned()));
             break;
         }
@@ -226,27 +224,27 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         out::json(&summary)?;
     }
-    failed.map_or(Ok(()), |what| Err(Failure::run(what)))
+    failed.map_or(Ok(()), |failure| Err(Failure::run(failure)))
 }
 
-/// A piece of an enumeration that was run, as a line of the ledger.
+/// A piece of an enumeration that has run, as an entry of the ledger.
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 struct TwinsEntry {
-    /// A name for the code that ran.
+    /// Name of the code that ran.
     code: String,
-    /// A commit that has this code.
+    /// A commit with this code.
     commit: Option<String>,
     protocol: String,
-    /// Which scenarios.
+    /// Name of the enumeration.
     enumeration: String,
-    /// The first number, and the one after the last.
+    /// The first number. The piece ends before number `to`.
     from: u64,
     to: u64,
-    /// Scenarios that were run, and that were left out because they are the same as others.
+    /// Scenarios that have run, and scenarios that were left out because they differ from others in names only.
     runs: u64,
     same: u64,
     heights: u64,
-    /// Numbers of those that failed, and why.
+    /// ScenarioRange of those that failed, and why.
     failures: Vec<(u64, String)>,
 }
 
@@ -260,17 +258,17 @@ impl LedgerEntry for TwinsEntry {
     }
 }
 
-/// The work that the command line asks for: one enumeration for each replica that is a twin in turn, or a file's list.
-fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
+/// Returns the sources that the command line asks for: one enumeration for each twin in turn, or the list of a file.
+fn sources(args: &Args, entry: &Entry) -> Result<Vec<ScenarioSource>, Failure> {
     if entry.spec.model == Model::Synchrony {
         return Err(Failure::usage(format!(
-            "scenarios of twins cut the network, and {} promises nothing where its bound on delays does not hold; twins \
-             within the bound are `quorate sim --protocol {} --byzantine twin`",
+            "scenarios of twins cut the network, and {} promises nothing while its bound on delays does not hold; for twins \
+             within the bound run `quorate sim --protocol {} --byzantine twin`",
             args.protocol, args.protocol
         )));
     }
     if let Some(file) = &args.file {
-        return listed(entry, file).map(|scenarios| vec![Work::Listed(scenarios)]);
+        return listed(entry, file).map(|scenarios| vec![ScenarioSource::Listed(scenarios)]);
     }
     let can_set = sets_leaders(entry);
     let leaders = match &args.leaders {
@@ -294,36 +292,36 @@ fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
             Some(count) => Enumeration::drawn(n, twins, views, parts, leaders, (count, args.seed)),
             None => Enumeration::all(n, twins, views, parts, leaders),
         };
-        made.map(Work::Enumerated).map_err(Failure::usage)
+        made.map(ScenarioSource::Enumerated).map_err(Failure::usage)
     };
     each.into_iter().map(make).collect()
 }
 
-/// The scenarios of a file.
+/// Reads the scenarios of a file.
 fn listed(entry: &Entry, file: &Path) -> Result<Vec<Scenario>, Failure> {
     let fail = |why: &dyn ToString| Failure::usage(format!("{}: {}", file.display(), why.to_string()));
     let text = fs::read_to_string(file).map_err(|error| fail(&error))?;
     let scenarios = from_json(&text).map_err(|error| fail(&error))?;
     if scenarios.is_empty() {
-        return Err(fail(&"there are no scenarios in it"));
+        return Err(fail(&"the file has no scenarios"));
     }
     let sizes: BTreeSet<usize> = scenarios.iter().map(|scenario| scenario.n).collect();
     sizes.into_iter().try_for_each(|n| tolerates_one(entry, n)).map_err(|error| fail(&error))?;
     Ok(scenarios)
 }
 
-/// The numbers that are asked for.
-fn range(args: &Args, work: &Work) -> Range<u64> {
-    let all = 0..work.len();
+/// Returns the selected numbers.
+fn range(args: &Args, source: &ScenarioSource) -> Range<u64> {
+    let all = 0..source.len();
     match (&args.range, args.scenario) {
         (_, Some(number)) => number..number.saturating_add(1).min(all.end),
-        (Some(Numbers(range)), None) => range.start..range.end.min(all.end),
+        (Some(ScenarioRange(range)), None) => range.start..range.end.min(all.end),
         (None, None) => all,
     }
 }
 
-/// The progress of one enumeration.
-struct Done {
+/// The result of one source.
+struct SourceResult {
     verdict: RangeResult,
     is_late: bool,
 }
@@ -331,44 +329,44 @@ struct Done {
 fn one(
     args: &Args,
     entry: &'static Entry,
-    work: &Work,
+    source: &ScenarioSource,
     ledger: &mut Option<Ledger<TwinsEntry>>,
     begun: Instant,
-) -> Result<Done, Failure> {
-    let range = range(args, work);
+) -> Result<SourceResult, Failure> {
+    let range = range(args, source);
     if range.is_empty() {
-        return Err(Failure::usage(format!("there are {} scenarios, from number 0 on", work.len())));
+        return Err(Failure::usage(format!("there are {} scenarios, numbered from 0 on", source.len())));
     }
     if let Some(number) = args.scenario {
-        return single(args, entry, work, number);
+        return single(args, entry, source, number);
     }
-    let (keeping, code) = (&args.keeping, args.keeping.code());
+    let (ledger_args, code) = (&args.ledger, args.ledger.code());
     let (same, keep_going, quiet) = (args.same, args.keep_going, args.json);
-    let how = TwinRuns { entry, work, same, keep_going, quiet, begun, keeping };
-    let about = |line: &TwinsEntry| line.code == code && line.enumeration == work.name();
-    let pieces = keeping.left(ledger.as_ref(), about, range);
+    let runs = TwinRuns { entry, source, same, keep_going, quiet, begun, ledger: ledger_args };
+    let is_same = |line: &TwinsEntry| line.code == code && line.enumeration == source.name();
+    let pieces = ledger_args.left(ledger.as_ref(), is_same, range);
     let mut broken = None;
-    let (verdict, is_late) = runner::run(&how, &pieces, |progress, piece, verdict| {
+    let (verdict, is_late) = runner::run(&runs, &pieces, |progress, piece, verdict| {
         for (number, failure) in &verdict.failures {
-            let kept = keep(args, work, *number).unwrap_or_else(|why| why.to_string());
-            progress.say(&format!("{failure}\n    {kept}\n    again: {}", again(args, work, *number)));
+            let kept = keep(args, source, *number).unwrap_or_else(|why| why.to_string());
+            progress.print(&format!("{failure}\n    {kept}\n    again: {}", again(args, source, *number)));
         }
         if let Some(ledger) = ledger
-            && let Err(why) = ledger.add(line(args, entry, work, piece, verdict))
+            && let Err(why) = ledger.add(ledger_entry(args, entry, source, piece, verdict))
         {
             broken.get_or_insert(why);
         }
     })
     .map_err(Failure::usage)?;
-    broken.map_or(Ok(Done { verdict, is_late }), Err)
+    broken.map_or(Ok(SourceResult { verdict, is_late }), Err)
 }
 
-/// One scenario, which somebody may want to read along.
-fn single(args: &Args, entry: &Entry, work: &Work, number: u64) -> Result<Done, Failure> {
-    let scenario = work.scenario(number);
+/// Runs one scenario, with its trace if the options ask for it.
+fn single(args: &Args, entry: &Entry, source: &ScenarioSource, number: u64) -> Result<SourceResult, Failure> {
+    let scenario = source.scenario(number);
     let mut play = ScenarioRun::new(entry, &scenario).map_err(Failure::usage)?;
     if args.trace {
-        // A reader that goes away early must not stop the run: its verdict is what counts.
+        // A closed reader must not stop the run, because the verdict counts.
         play.world().trace().set_reader(|line| {
             let _ = out::line(line);
         });
@@ -381,17 +379,23 @@ fn single(args: &Args, entry: &Entry, work: &Work, number: u64) -> Result<Done, 
     let mut verdict = RangeResult::default();
     verdict.add(number, &scenario, &outcome);
     if !verdict.failures.is_empty() {
-        eprintln!("{}", keep(args, work, number)?);
+        eprintln!("{}", keep(args, source, number)?);
     }
-    Ok(Done { verdict, is_late: false })
+    Ok(SourceResult { verdict, is_late: false })
 }
 
-fn line(args: &Args, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &RangeResult) -> TwinsEntry {
+fn ledger_entry(
+    args: &Args,
+    entry: &Entry,
+    source: &ScenarioSource,
+    piece: &Range<u64>,
+    verdict: &RangeResult,
+) -> TwinsEntry {
     TwinsEntry {
-        code: args.keeping.code().to_owned(),
-        commit: args.keeping.commit.clone(),
+        code: args.ledger.code().to_owned(),
+        commit: args.ledger.commit.clone(),
         protocol: entry.spec.name.to_string(),
-        enumeration: work.name(),
+        enumeration: source.name(),
         from: piece.start,
         to: piece.end,
         runs: verdict.runs,
@@ -401,9 +405,9 @@ fn line(args: &Args, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &R
     }
 }
 
-/// A scenario that failed is kept, so that it can be run again when numbers mean something else.
-fn keep(args: &Args, work: &Work, number: u64) -> Result<String, Failure> {
-    let text = to_json(&[work.scenario(number)]);
+/// Writes a failed scenario to a file, so that it can run again after its number has changed.
+fn keep(args: &Args, source: &ScenarioSource, number: u64) -> Result<String, Failure> {
+    let text = to_json(&[source.scenario(number)]);
     let hash =
         quorate_types::Digest::of(&quorate_types::digest::Context::new("quorate twins v1"), text.as_bytes());
     let file = args.failures.join(format!("{}-{}.json", args.protocol, hash.short()));
@@ -412,32 +416,38 @@ fn keep(args: &Args, work: &Work, number: u64) -> Result<String, Failure> {
     Ok(format!("written to {}", file.display()))
 }
 
-/// The command that runs a scenario again.
-fn again(args: &Args, work: &Work, number: u64) -> String {
+/// Returns the command that runs a scenario again.
+fn again(args: &Args, source: &ScenarioSource, number: u64) -> String {
     let protocol = &args.protocol;
-    let which = match (work, &args.file) {
-        (Work::Listed(_), Some(file)) => format!("--file {}", file.display()),
-        (Work::Listed(_), None) => String::new(),
-        (Work::Enumerated(all), _) => all.options(),
+    let option = match (source, &args.file) {
+        (ScenarioSource::Listed(_), Some(file)) => format!("--file {}", file.display()),
+        (ScenarioSource::Listed(_), None) => String::new(),
+        (ScenarioSource::Enumerated(all), _) => all.options(),
     };
-    format!("cargo run --release -- twins --protocol {protocol} {which} --scenario {number} --trace")
+    format!("cargo run --release -- twins --protocol {protocol} {option} --scenario {number} --trace")
 }
 
-fn part(args: &Args, work: &Work, done: &Done, ledger: &Option<Ledger<TwinsEntry>>, clock: Instant) -> Part {
+fn part(
+    args: &Args,
+    source: &ScenarioSource,
+    done: &SourceResult,
+    ledger: &Option<Ledger<TwinsEntry>>,
+    clock: Instant,
+) -> EnumerationSummary {
     let RangeResult { runs, skipped, heights, complete, virtual_ns, recovered_ns_max, failures, .. } =
         &done.verdict;
     let seconds = clock.elapsed().as_secs_f64();
-    let name = work.name();
-    let code = args.keeping.code();
-    // A ledger knows what was run before, too.
+    let name = source.name();
+    let code = args.ledger.code();
+    // A ledger has the scenarios of earlier runs too.
     let (all_runs, all_same) = ledger.as_ref().map_or((*runs, *skipped), |ledger| {
-        let about = |line: &&TwinsEntry| line.code == code && line.enumeration == name;
-        let sum = |of: fn(&TwinsEntry) -> u64| ledger.passed().filter(about).map(of).sum();
+        let is_same = |line: &&TwinsEntry| line.code == code && line.enumeration == name;
+        let sum = |of: fn(&TwinsEntry) -> u64| ledger.passed().filter(is_same).map(of).sum();
         (sum(|line| line.runs), sum(|line| line.same))
     });
-    Part {
+    EnumerationSummary {
         scenarios: name,
-        count: work.len(),
+        count: source.len(),
         runs: all_runs,
         same: all_same,
         runs_now: *runs,
@@ -454,12 +464,12 @@ fn per(count: u64, seconds: f64) -> f64 {
     u32::try_from(count).map_or(f64::NAN, f64::from) / seconds
 }
 
-fn shown(part: &Part) -> String {
+fn shown(part: &EnumerationSummary) -> String {
     let heights = per(part.heights, u32::try_from(part.runs_now.max(1)).map_or(f64::NAN, f64::from));
     let before = part.runs.saturating_sub(part.runs_now);
     let before = if before > 0 { format!(" ({before} of them before)") } else { String::new() };
     format!(
-        "{}: {} scenarios, {} run{before}, {} the same but for names, {} failures; {:.1} heights each, {} of {} saw \
+        "{}: {} scenarios, {} run{before}, {} the same except for names, {} failures; {:.1} heights each, {} of {} saw \
          every view, slowest recovery {} ms, {:.0} a second",
         part.scenarios,
         part.count,
@@ -475,17 +485,19 @@ fn shown(part: &Part) -> String {
 }
 
 /// Writes scenarios instead of running them.
-fn write(args: &Args, works: &[Work], file: &Path) -> Result<(), Failure> {
+fn write(args: &Args, sources: &[ScenarioSource], file: &Path) -> Result<(), Failure> {
     let mut scenarios: Vec<Scenario> = Vec::new();
-    for work in works {
-        let range = range(args, work);
+    for source in sources {
+        let range = range(args, source);
         if range.end.saturating_sub(range.start) > WRITTEN_MAX {
             return Err(Failure::usage(format!(
                 "at most {WRITTEN_MAX} scenarios fit into a file; name a --range"
             )));
         }
         scenarios.extend(
-            range.filter(|number| args.same || work.is_wanted(*number)).map(|number| work.scenario(number)),
+            range
+                .filter(|number| args.same || source.is_first(*number))
+                .map(|number| source.scenario(number)),
         );
     }
     let written = fs::write(file, to_json(&scenarios));

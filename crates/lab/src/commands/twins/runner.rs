@@ -1,6 +1,6 @@
 //! Runs pieces of an enumeration on all cores.
 
-use crate::commands::ledger;
+use crate::commands::ledger::LedgerArgs;
 use crate::commands::workers::{WorkProgress, share};
 use quorate_consensus::Entry;
 use quorate_sim::BadSettings;
@@ -9,16 +9,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Scenarios with numbers.
+/// A source of numbered scenarios.
 #[derive(Debug)]
-pub(super) enum Work {
-    /// Of an enumeration.
+pub(super) enum ScenarioSource {
+    /// Scenarios of an enumeration.
     Enumerated(Enumeration),
-    /// Of a file.
+    /// Scenarios of a file.
     Listed(Vec<Scenario>),
 }
 
-impl Work {
+impl ScenarioSource {
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Enumerated(all) => all.len(),
@@ -33,7 +33,7 @@ impl Work {
         }
     }
 
-    /// The scenario of a number below the length.
+    /// Returns the scenario of a number below the length.
     pub(super) fn scenario(&self, number: u64) -> Scenario {
         match self {
             Self::Enumerated(all) => all.scenario(number),
@@ -44,8 +44,8 @@ impl Work {
         }
     }
 
-    /// Whether it is not the same as another one but for names; nobody looks at that where scenarios are drawn or listed.
-    pub(super) fn is_wanted(&self, number: u64) -> bool {
+    /// Whether the scenario is the first of those that differ in names only. All drawn and listed scenarios count as such.
+    pub(super) fn is_first(&self, number: u64) -> bool {
         match self {
             Self::Enumerated(all) => all.is_drawn() || all.is_first(&all.scenario(number)),
             Self::Listed(_) => true,
@@ -56,19 +56,19 @@ impl Work {
 /// The scenarios to run, and the options of the run.
 pub(super) struct TwinRuns<'a> {
     pub(super) entry: &'static Entry,
-    pub(super) work: &'a Work,
-    /// Whether to run also what is the same but for names.
+    pub(super) source: &'a ScenarioSource,
+    /// Whether to run also scenarios that differ from others in names only.
     pub(super) same: bool,
     pub(super) keep_going: bool,
     pub(super) quiet: bool,
-    /// When it began, and how long it may last.
+    /// The beginning of the command.
     pub(super) begun: Instant,
-    pub(super) keeping: &'a ledger::Keeping,
+    pub(super) ledger: &'a LedgerArgs,
 }
 
 impl TwinRuns<'_> {
     fn is_late(&self) -> bool {
-        self.keeping.is_over(self.begun)
+        self.ledger.is_over(self.begun)
     }
 
     fn piece(&self, range: &Range<u64>, stop: &AtomicBool) -> Result<Option<RangeResult>, BadSettings> {
@@ -77,8 +77,8 @@ impl TwinRuns<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            if self.same || self.work.is_wanted(number) {
-                verdict.run(self.entry, number, &self.work.scenario(number))?;
+            if self.same || self.source.is_first(number) {
+                verdict.run(self.entry, number, &self.source.scenario(number))?;
             } else {
                 verdict.skipped = verdict.skipped.saturating_add(1);
             }
@@ -87,22 +87,22 @@ impl TwinRuns<'_> {
     }
 }
 
-/// Runs all pieces, and tells of each when it is done. What all came to, and whether time was over before the end.
-/// After a failure no further piece is begun, unless the caller wants it.
+/// Runs all pieces, and calls `done` for each. Returns the total, and whether the time was over before the end. No further
+/// piece begins after a failure, unless the options say otherwise.
 ///
 /// # Errors
-/// When the protocol does not suit the scenarios.
+/// Fails when the protocol does not suit the scenarios.
 pub(super) fn run(
-    how: &TwinRuns<'_>,
+    runs: &TwinRuns<'_>,
     pieces: &[Range<u64>],
     mut done: impl FnMut(&WorkProgress, &Range<u64>, &RangeResult),
 ) -> Result<(RangeResult, bool), BadSettings> {
     let stop = AtomicBool::new(false);
     let length = |piece: &Range<u64>| piece.end.saturating_sub(piece.start);
-    let mut progress = WorkProgress::new(pieces.iter().map(length).sum(), "scenarios", how.quiet);
+    let mut progress = WorkProgress::new(pieces.iter().map(length).sum(), "scenarios", runs.quiet);
     let (mut total, mut is_late, mut bad) = (RangeResult::default(), false, None);
     let piece_of = |place: u64| usize::try_from(place).ok().and_then(|place| pieces.get(place));
-    let run = |place| piece_of(place).map_or(Ok(None), |piece| how.piece(piece, &stop));
+    let run = |place| piece_of(place).map_or(Ok(None), |piece| runs.piece(piece, &stop));
     share(u64::try_from(pieces.len()).unwrap_or(u64::MAX), &stop, run, |place, verdict| {
         match (piece_of(place), verdict) {
             (Some(piece), Ok(Some(verdict))) => {
@@ -111,14 +111,14 @@ pub(super) fn run(
                 let failures = u64::try_from(total.failures.len()).unwrap_or(u64::MAX);
                 progress.step(length(piece), failures);
             }
-            // It was left in the middle: it counts as not run.
+            // A piece that was left in the middle counts as not run.
             (_, Ok(_)) => {}
             (_, Err(why)) => {
                 bad.get_or_insert(why);
             }
         }
-        is_late |= how.is_late();
-        let is_over = is_late || bad.is_some() || (!how.keep_going && !total.failures.is_empty());
+        is_late |= runs.is_late();
+        let is_over = is_late || bad.is_some() || (!runs.keep_going && !total.failures.is_empty());
         if is_over {
             stop.store(true, Ordering::Relaxed);
         }

@@ -4,8 +4,8 @@ pub(crate) mod wires;
 
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::driver;
-use quorate_lab::load::Pace;
-use quorate_lab::trial::{self, Plan, Requests};
+use quorate_lab::load::{LoadOptions, Mix, Pace};
+use quorate_lab::trial::{self, TrialPlan};
 use quorate_node::Service;
 use quorate_node::config::Settings;
 use quorate_node::processes::Processes;
@@ -15,22 +15,15 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// Load that can be judged, and nothing that goes wrong.
-pub(crate) fn plan(seconds: u64, seed: u64) -> Plan {
-    Plan {
-        seconds: Duration::from_secs(seconds),
-        clients: 8,
-        pace: Pace::Closed { in_flight: 256 },
-        bundle: None,
-        requests: Requests::Judged { shared: 256, request_bytes: 128 },
-        seed,
-        acts: Vec::new(),
-    }
+/// Returns a plan of judged load without faults.
+pub(crate) fn plan(seconds: u64, seed: u64) -> TrialPlan {
+    let (pace, seconds) = (Pace::Closed { in_flight: 256 }, Duration::from_secs(seconds));
+    TrialPlan { load: LoadOptions::alone(Mix::judged(256, 128), pace, 8, seed, seconds), acts: Vec::new() }
 }
 
-/// Replicas that serve, as processes of the binary under test: four of PBFT unless asked otherwise.
+/// Running replicas, as processes of the program under test: four of PBFT by default.
 pub(crate) struct Cluster {
-    /// Dropped first: no process outlives its folder.
+    /// Field before the folder, so that the processes end before it is removed.
     pub(crate) nodes: Processes,
     pub(crate) testnet: Testnet,
     folder: tempfile::TempDir,
@@ -42,8 +35,7 @@ impl Cluster {
         Self::start_with(client_auth, toml::Table::new())
     }
 
-    /// Starts a cluster in which nobody suspects a leader that is merely slow: however busy this machine is, it does its
-    /// work within seconds.
+    /// Starts a cluster that does not suspect a slow leader, also on a busy machine.
     pub(crate) fn start_patient(client_auth: ClientAuth) -> Self {
         Self::start_with(client_auth, "treq_ms = 60_000\ncap_ms = 60_000".parse().unwrap())
     }
@@ -52,7 +44,7 @@ impl Cluster {
         Self::make("pbft", 4, client_auth, &Settings::default(), params)
     }
 
-    /// Starts replicas of another protocol, with settings of `--set`.
+    /// Starts replicas of any protocol, with settings of `--set`.
     pub(crate) fn start_of(protocol: &str, n: u16, settings: &[&str]) -> Self {
         let set = settings.iter().map(|setting| setting.parse().unwrap()).collect();
         Self::make(protocol, n, ClientAuth::Signature, &Settings { set }, toml::Table::new())
@@ -80,14 +72,14 @@ impl Cluster {
         self.testnet.cluster.client_info()
     }
 
-    /// The status of every replica.
+    /// Returns the status of every replica.
     pub(crate) fn status(&self) -> Vec<Value> {
         let answers = driver::status(self.info(), Duration::from_secs(10)).unwrap();
         answers.into_iter().map(|answer| serde_json::from_str(&answer.unwrap()).unwrap()).collect()
     }
 }
 
-/// Bytes below a folder.
+/// Returns the bytes of all files below a folder.
 pub(crate) fn disk_bytes(path: &Path) -> u64 {
     let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
     entries

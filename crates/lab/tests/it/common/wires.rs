@@ -1,4 +1,4 @@
-//! Links between the replicas of a cluster that can be cut and healed: each connection goes through a relay of this
+//! Links between the replicas of a cluster that can be cut and restored: each connection goes through a relay of this
 //! program.
 
 use quorate_node::config::{ClusterConfig, NodeConfig};
@@ -14,38 +14,38 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// How often a relay looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two checks of a relay for its end.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// What lies between two replicas.
+/// The link between two replicas.
 #[derive(Default)]
 struct Wire {
-    state: Mutex<State>,
+    state: Mutex<WireState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WireState {
     cut: bool,
     over: bool,
 }
 
 impl Wire {
-    fn set(&self, change: impl FnOnce(&mut State)) {
+    fn set(&self, change: impl FnOnce(&mut WireState)) {
         change(&mut self.state.lock().unwrap());
         self.changed.notify_all();
     }
 
-    /// Waits while the wire is cut. Whether it is still there.
+    /// Waits while the wire is cut. Returns whether it still exists.
     fn pass(&self) -> bool {
         let state = self.changed.wait_while(self.state.lock().unwrap(), |state| state.cut && !state.over);
         !state.unwrap().over
     }
 
-    /// Hands on what comes, in one direction; what comes while the wire is cut arrives when it is whole again, as with
-    /// a network that sends again what was lost.
-    fn hand_on(&self, mut from: TcpStream, mut to: TcpStream) {
-        from.set_read_timeout(Some(LOOK)).unwrap();
+    /// Forwards bytes in one direction. Bytes that come while the wire is cut arrive when it is restored, as in a network
+    /// that retransmits.
+    fn forward(&self, mut from: TcpStream, mut to: TcpStream) {
+        from.set_read_timeout(Some(POLL_EVERY)).unwrap();
         let mut bytes = vec![0; 64 << 10];
         loop {
             let read = match from.read(&mut bytes) {
@@ -58,20 +58,20 @@ impl Wire {
                 break;
             }
         }
-        // The other end may be gone already.
+        // The other end may have closed already.
         let _ = to.shutdown(Shutdown::Both);
         let _ = from.shutdown(Shutdown::Both);
     }
 }
 
-/// Where the relay of each pair listens, and its wire.
+/// The wire of each pair, and the addresses of all relays.
 pub(crate) struct Wires {
     wires: BTreeMap<(ReplicaId, ReplicaId), Arc<Wire>>,
     relays: Vec<SocketAddr>,
 }
 
 impl Wires {
-    /// Lays wires between the replicas of a cluster that does not run: from now on each dials the others through them.
+    /// Lays wires between the replicas of a stopped cluster. From now on each replica dials the others through them.
     pub(crate) fn lay(dir: &Path, testnet: &Testnet) -> Self {
         let mut wires = Self { wires: BTreeMap::new(), relays: Vec::new() };
         for dialler in testnet.cluster.ids() {
@@ -81,7 +81,7 @@ impl Wires {
                     addresses.peers = wires.relay(dialler, dialled, addresses.peers);
                 }
             }
-            // Each node has a view of the network of its own, next to its own configuration.
+            // Each node has its own list of addresses, next to its configuration.
             fs::write(node_folder(dir, dialler).join("cluster.toml"), cluster.to_toml()).unwrap();
             let mut node = NodeConfig::load(&node_file(dir, dialler)).unwrap();
             node.cluster_file = "cluster.toml".into();
@@ -100,29 +100,29 @@ impl Wires {
                 if wire.state.lock().unwrap().over {
                     return;
                 }
-                // Nobody listens while a replica is down: the connection is closed.
+                // While a replica is down, nothing listens, and the connection is closed.
                 let Ok(outgoing) = TcpStream::connect(target) else { continue };
                 for (from, to) in [(&incoming, &outgoing), (&outgoing, &incoming)] {
                     from.set_nodelay(true).unwrap();
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let wire = Arc::clone(&wire);
-                    thread::spawn(move || wire.hand_on(from, to));
+                    thread::spawn(move || wire.forward(from, to));
                 }
             }
         });
         address
     }
 
-    /// Cuts or heals the wires from a replica to all others.
+    /// Cuts or restores the wires from a replica to all others.
     pub(crate) fn cut(&self, id: ReplicaId, cut: bool) {
-        let of = |pair: &(ReplicaId, ReplicaId)| pair.0 == id || pair.1 == id;
+        let is_end = |pair: &(ReplicaId, ReplicaId)| pair.0 == id || pair.1 == id;
         self.wires
             .iter()
-            .filter(|(pair, _)| of(pair))
+            .filter(|(pair, _)| is_end(pair))
             .for_each(|(_, wire)| wire.set(|state| state.cut = cut));
     }
 
-    /// Cuts or heals all wires.
+    /// Cuts or restores all wires.
     pub(crate) fn cut_all(&self, cut: bool) {
         self.wires.values().for_each(|wire| wire.set(|state| state.cut = cut));
     }
@@ -131,7 +131,7 @@ impl Wires {
 impl Drop for Wires {
     fn drop(&mut self) {
         self.wires.values().for_each(|wire| wire.set(|state| state.over = true));
-        // Whoever listens hears one more connection, and ends.
+        // One more connection ends each relay.
         for relay in &self.relays {
             let _ = TcpStream::connect(relay);
         }

@@ -1,4 +1,4 @@
-//! A connection of somebody who follows no rules but those that the attack needs.
+//! A connection of an attacker, which follows only the rules that the attack needs.
 
 use quorate_net::Session;
 use quorate_types::ReplyBundle;
@@ -8,26 +8,26 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is waited for.
+/// Longest time for which a test waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one read waits before the condition is looked at again.
+/// Longest wait of one read before the condition is checked again.
 const READ_PATIENCE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Attacker {
     stream: TcpStream,
     session: Session,
-    /// Plain text that has come.
+    /// Plain text that was received.
     pub(crate) heard: Vec<u8>,
-    /// Every byte that went to the socket: what an eavesdropper could record.
+    /// All bytes that were written to the socket, as an eavesdropper could record them.
     pub(crate) written: Vec<u8>,
-    /// How it ended.
+    /// The reason of the end.
     pub(crate) end: Option<String>,
 }
 
-/// Takes down what goes to a socket.
-struct Tap<'a>(&'a mut TcpStream, &'a mut Vec<u8>);
+/// A socket whose written bytes are recorded.
+struct RecordedSocket<'a>(&'a mut TcpStream, &'a mut Vec<u8>);
 
-impl Write for Tap<'_> {
+impl Write for RecordedSocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let count = self.0.write(bytes)?;
         self.1.extend_from_slice(&bytes[..count]);
@@ -40,7 +40,7 @@ impl Write for Tap<'_> {
 }
 
 impl Attacker {
-    /// Connects and speaks no TLS.
+    /// Connects without TLS.
     pub(crate) fn plain(address: SocketAddr) -> Self {
         Self::over(address, Session::plain())
     }
@@ -56,14 +56,14 @@ impl Attacker {
         Self { stream, session, heard: Vec::new(), written: Vec::new(), end: None }
     }
 
-    /// Writes as much as the other side takes for half a second.
+    /// Writes until nothing is left, or the other side reads nothing for half a second.
     pub(crate) fn write(&mut self) {
         while self.session.pending() {
-            match self.session.write(&mut Tap(&mut self.stream, &mut self.written)) {
+            match self.session.write(&mut RecordedSocket(&mut self.stream, &mut self.written)) {
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return,
                 Err(error) => {
-                    // What the other side has said before it closed is still to be read.
+                    // Bytes that the other side sent before it closed can still be read.
                     self.end_with(&error.to_string());
                     return;
                 }
@@ -87,12 +87,12 @@ impl Attacker {
         self.write();
     }
 
-    /// Says one message on the clients' port.
+    /// Sends one message on the clients' port.
     pub(crate) fn say_to_replica(&mut self, message: &quorate_types::wire::FromClient) {
         self.say(&client_frame(&message.to_bytes()));
     }
 
-    /// One read, which may wait a moment.
+    /// Reads once, with a short wait.
     pub(crate) fn read(&mut self) {
         self.write();
         let mut buffer = vec![0; 256 << 10];
@@ -142,7 +142,7 @@ impl Attacker {
         self.write();
     }
 
-    /// What a replica has said on the clients' port.
+    /// Returns the messages that a replica has sent on the clients' port.
     pub(crate) fn messages(&self) -> Vec<FromReplica> {
         let mut rest = &self.heard[..];
         let mut messages = Vec::new();
@@ -155,7 +155,7 @@ impl Attacker {
         messages
     }
 
-    /// The replies among them.
+    /// Returns the replies among these messages.
     pub(crate) fn replies(&self) -> Vec<ReplyBundle> {
         let replies = self.messages().into_iter().filter_map(|message| match message {
             FromReplica::Reply(_, reply) => Some(reply),
@@ -164,7 +164,7 @@ impl Attacker {
         replies.collect()
     }
 
-    /// The reason that was given on the clients' port.
+    /// Returns the reason that the replica sent on the clients' port.
     pub(crate) fn farewell(&self) -> Option<String> {
         self.messages().into_iter().find_map(|message| match message {
             FromReplica::Close(reason) => Some(reason),
@@ -172,7 +172,7 @@ impl Attacker {
         })
     }
 
-    /// The reason that was given on the peers' port.
+    /// Returns the reason that the replica sent on the peers' port.
     pub(crate) fn peer_farewell(&self) -> Option<String> {
         let frames = peer_frames(&self.heard);
         frames

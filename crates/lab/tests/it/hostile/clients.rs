@@ -18,7 +18,7 @@ use quorate_types::{
 
 const CLIENT: &str = "client 127.0.0.1";
 
-/// A client that signs whatever it likes.
+/// A client that signs arbitrary bundles.
 pub(crate) struct Signer {
     pub(crate) key: SigningKey,
     cluster: ClusterId,
@@ -65,7 +65,7 @@ fn opened(at: &Attacker, nonce: u64) -> Option<SessionId> {
     })
 }
 
-/// Numbers and outcomes of the replies that have come.
+/// Returns numbers and outcomes of the received replies.
 pub(crate) fn outcomes(at: &Attacker) -> Vec<(u64, Outcome)> {
     let outcome = |reply: ReplyBundle| (reply.number.0, Outcome::from_bytes(&reply.outcome).unwrap());
     at.replies().into_iter().map(outcome).collect()
@@ -83,7 +83,7 @@ fn put(value: &str) -> Vec<u8> {
     KvOp::Put { key: b"attacked", value: value.as_bytes() }.to_bytes()
 }
 
-/// Below TLS, then inside it: before a hello, and after one.
+/// Sends random bytes below TLS, then inside it: before a hello, and after one.
 fn random_bytes(target: &Target) {
     for seed in 1..=40 {
         let mut rng = Rng::new(seed);
@@ -102,7 +102,7 @@ fn random_bytes(target: &Target) {
 }
 
 #[test]
-fn strangers_on_the_port_of_clients_get_nowhere() {
+fn strangers_on_the_port_of_clients_are_refused() {
     let mut target = Target::start();
     random_bytes(&target);
     let over = u32::try_from(FRAME_BYTES_MAX).unwrap() + 1;
@@ -126,7 +126,7 @@ fn strangers_on_the_port_of_clients_get_nowhere() {
             .concat(),
             "too many clients",
         ),
-        // A replica that mistook the port.
+        // A replica confuses the ports.
         (peer_frame(0, 0, frame::HELLO, &[1; 100]), "malformed message"),
     ];
     for (bytes, reason) in cases {
@@ -137,13 +137,13 @@ fn strangers_on_the_port_of_clients_get_nowhere() {
         assert_eq!(attacker.farewell().as_deref(), Some(reason));
         target.until_refused(0, CLIENT, reason, before + 1);
     }
-    // A certificate is not asked for here, and none makes a difference.
+    // The port of clients requests no certificate, and a certificate makes no difference.
     let thief = tls::dial_peer(&target.link_key(1), target.listed(0)).unwrap();
     let mut peer = Attacker::over(target.clients_of(0), Session::dial(&thief).unwrap());
     peer.say(&client_frame(&FromClient::Status.to_bytes()));
     peer.until_closed("a replica without a hello");
     assert_eq!(peer.farewell().as_deref(), Some("no hello"));
-    // A client that expects another key hangs up before it has said anything.
+    // A client that expects another key closes before it sends a message.
     let other = LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[99; 32])).unwrap().public();
     let mut client =
         Attacker::over(target.clients_of(0), Session::dial(&tls::dial_replica(other).unwrap()).unwrap());
@@ -163,7 +163,7 @@ fn strangers_on_the_port_of_clients_get_nowhere() {
     replay.until_closed("a replayed handshake");
     target.until_refused(0, CLIENT, "a TLS record does not decrypt", 1);
 
-    // One bad message is one: what came with it is not looked at, nor counted.
+    // A bad message counts once. Further messages of the same read are neither checked nor counted.
     let before = target.refused(0, CLIENT, "malformed message");
     let mut flood = target.greeted_client(0);
     flood.say(&client_frame(b"\x09").repeat(50_000));
@@ -172,7 +172,7 @@ fn strangers_on_the_port_of_clients_get_nowhere() {
     target.is_well("strangers on the port of clients");
 }
 
-/// More than one client may have: it loses its own, and nobody else's.
+/// Opens more sessions than a client may have. The client loses a session of its own, and no other client does.
 fn too_many_sessions(signer: &Signer, at: &mut Attacker, session: SessionId) {
     let most = u64::try_from(SESSIONS_PER_CLIENT_MAX).unwrap();
     let openings: Vec<u8> =
@@ -187,7 +187,7 @@ fn too_many_sessions(signer: &Signer, at: &mut Attacker, session: SessionId) {
 }
 
 #[test]
-fn clients_that_break_the_rules_hear_of_it() {
+fn clients_that_break_rules_receive_the_reason() {
     let mut target = Target::start();
     let signer = Signer::new(&target);
     let mut at = target.greeted_client(0);
@@ -229,7 +229,7 @@ fn clients_that_break_the_rules_hear_of_it() {
         assert_eq!(target.refused(0, CLIENT, reason), before + 1, "{reason}");
     }
 
-    // Two contents for one number that is still under way.
+    // Two contents have the number of one pending bundle.
     let (replies, refused) = (outcomes(&at).len(), refusals(&at).len());
     let both = [signer.requests(session, 2, &[put("third")]), signer.requests(session, 2, &[put("fourth")])];
     let both: Vec<u8> = both.iter().flat_map(|bundle| client_frame(&bundle.to_bytes())).collect();

@@ -1,4 +1,4 @@
-//! A replica whose system gives it few descriptors, and strangers who want them all.
+//! A replica with few file descriptors, and strangers that try to use all of them.
 
 use super::attacker::{Attacker, PATIENCE};
 use quorate_app::KvOp;
@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 
 const DESCRIPTORS: usize = 600;
 
-/// Killed when the test ends, however it ends.
+/// A node that is killed at the end of the test.
 struct Node(Child);
 
 impl Drop for Node {
@@ -29,7 +29,7 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Starts a node with few descriptors; `None` when somebody took its address meanwhile.
+    /// Starts a node with few descriptors; `None` if another process took its address.
     fn start(dir: &Path) -> Option<Self> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("ulimit -n {DESCRIPTORS}; exec \"$0\" node --config \"$1\""));
@@ -57,7 +57,7 @@ fn strangers_cannot_take_the_last_descriptor() {
     let info = testnet.cluster.client_info();
     let replica = info.replicas[0];
     let hello = FromClient::Hello { version: VERSION, cluster: info.cluster };
-    // They say hello as clients do and then keep their places.
+    // They send a hello as clients do, and keep the connections open.
     let crowd: Vec<Attacker> = (0..400)
         .map(|_| {
             let session = Session::dial(&tls::dial_replica(replica.link).unwrap()).unwrap();
@@ -70,11 +70,11 @@ fn strangers_cannot_take_the_last_descriptor() {
         })
         .collect();
     let inside = crowd.iter().filter(|attacker| attacker.end.is_none()).count();
-    assert!((50..300).contains(&inside), "{inside} have a place");
+    assert!((50..300).contains(&inside), "{inside} connections are open");
     let open = std::fs::read_dir(format!("/proc/{}/fd", node.0.id())).unwrap().count();
     assert!(open < DESCRIPTORS - 100, "{open} descriptors are in use");
 
-    // Who proves to be a client gets in all the same, as soon as the others have had their time to.
+    // A real client is admitted nevertheless, once the strangers have used up their time.
     let key = keys::read_private(&dir.join(KV_KEY)).unwrap();
     let options = Options { timeout: PATIENCE, ..Options::default() };
     let mut client = Client::connect(info.clone(), key, options).unwrap();

@@ -1,4 +1,4 @@
-//! Much of everything: connections that say nothing, say it slowly, or never read.
+//! Floods: connections that send nothing, send slowly, or never read.
 
 use super::attacker::{Attacker, PATIENCE, client_frame};
 use super::clients::{Signer, outcomes};
@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Whether the other side has closed; takes what it says.
+/// Whether the other side has closed. Received bytes are dropped.
 fn is_closed(stream: &mut TcpStream) -> bool {
     let mut buffer = [0; 4_096];
     loop {
@@ -40,14 +40,14 @@ fn descriptors(target: &Target, id: u16) -> usize {
 }
 
 #[test]
-fn the_silent_and_the_slow_are_closed_in_time() {
+fn silent_and_slow_connections_are_closed_in_time() {
     let mut target = Target::start();
     let before = descriptors(&target, 0);
     let start = Instant::now();
     let (peers, clients) = (target.peers_of(0), target.clients_of(0));
     let mut silent: Vec<TcpStream> = (0..300).map(|_| connect(peers)).collect();
     silent.extend((0..300).map(|_| connect(clients)));
-    // A handshake that comes byte by byte, and one that ends before the first frame.
+    // Some handshakes come byte by byte, and one ends before the first frame.
     let hello = {
         let mut session = Session::dial(&tls::dial_replica(target.listed(0)).unwrap()).unwrap();
         let mut hello = Vec::new();
@@ -60,7 +60,7 @@ fn the_silent_and_the_slow_are_closed_in_time() {
     shaken.shake_hands();
     shaken.say(&[40, 0]);
 
-    // On the port of peers only so many wait at a time; the others were closed at once.
+    // The port of peers admits a limited number of strangers; further ones are closed at once.
     target.until_refused(0, "stranger 127.0.0.1", "too many connections", 200);
     assert!(descriptors(&target, 0) < before + 300 + 150 + 256, "{} descriptors", descriptors(&target, 0));
     target.is_well("silent connections");
@@ -94,7 +94,7 @@ fn the_silent_and_the_slow_are_closed_in_time() {
 }
 
 #[test]
-fn thousands_of_connections_and_frames_leave_nothing_behind() {
+fn thousands_of_connections_and_frames_leave_no_memory() {
     let mut target = Target::start();
     for round in 0u32..10 {
         for address in [target.peers_of(0), target.clients_of(0)] {
@@ -103,7 +103,7 @@ fn thousands_of_connections_and_frames_leave_nothing_behind() {
                 let _ = stream.write(&round.to_le_bytes().repeat(100));
             }
         }
-        // Frames that begin and never end, small frames in great number, names of clients that nobody has.
+        // Some frames never end, some are small and many, and some name clients that do not exist.
         let mut hoarder = target.greeted_client(0);
         let unfinished = [&(4u32 << 20).to_le_bytes()[..], &vec![2; 3 << 20]].concat();
         hoarder.say(&unfinished);
@@ -123,17 +123,17 @@ fn thousands_of_connections_and_frames_leave_nothing_behind() {
     target.is_well("thousands of connections and frames");
     let deadline = Instant::now() + PATIENCE;
     while target.status(0)["clients"]["attached"].as_u64().unwrap() > 100 {
-        assert!(Instant::now() < deadline, "names of clients that are gone are kept");
+        assert!(Instant::now() < deadline, "names of disconnected clients are kept");
     }
 }
 
 #[test]
-fn who_does_not_read_is_cut_off() {
+fn client_that_does_not_read_is_disconnected() {
     let mut target = Target::start();
     let signer = Signer::new(&target);
     let mut at = target.greeted_client(0);
     let session = signer.open(&mut at, 5);
-    // Executed once; asked for again and again it is sent again and again.
+    // The bundle is executed once; each repetition is answered by the same reply.
     let echo = KvOp::Echo { reply_bytes: 1_000_000, padding: b"" }.to_bytes();
     let bundle = signer.requests(session, 1, &[echo]);
     at.say_to_replica(&bundle);
@@ -145,7 +145,7 @@ fn who_does_not_read_is_cut_off() {
     }
     target.until_refused(0, "client 127.0.0.1", "does not read its replies", 1);
     target.is_well("a client that does not read");
-    // Nobody waits for it: whoever reads gets the same at once.
+    // Another reader receives the same reply at once.
     let mut reader = Attacker::over(
         target.clients_of(0),
         Session::dial(&tls::dial_replica(target.listed(0)).unwrap()).unwrap(),

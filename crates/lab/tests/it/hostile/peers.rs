@@ -13,7 +13,7 @@ use std::time::Instant;
 const STRANGER: &str = "stranger 127.0.0.1";
 const WRONG_KEY: &str = "the certificate carries another link key: another replica, or another cluster";
 
-/// A key with a certificate of the right name that no committee lists.
+/// An unlisted key with a certificate of the right name.
 fn foreign_key() -> LinkKey {
     LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[99; 32])).unwrap()
 }
@@ -24,25 +24,25 @@ fn random(seed: u64, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn strangers_on_the_port_of_peers_get_nowhere() {
+fn strangers_on_the_port_of_peers_are_refused() {
     let mut target = Target::start();
 
     for seed in 1..=40 {
         let mut attacker = Attacker::plain(target.peers_of(0));
         let mut bytes = random(seed, 1 + usize::try_from(seed * 131).unwrap());
-        // The first bytes decide how far it gets: some begin as a record of a handshake does.
+        // The first bytes decide how far the input gets: some begin like a record of a handshake.
         if seed % 3 == 0 {
             bytes.splice(0..0, [22, 3, 1, 1, 0]);
         }
         attacker.say(&bytes);
-        // A few bytes may be the beginning of something; they are closed by the deadline.
+        // A few bytes may be the beginning of a record; the deadline closes such connections.
         if seed > 5 {
             attacker.until_closed(&format!("random bytes of seed {seed}"));
         }
     }
     target.until_refused(0, STRANGER, "what arrived is not TLS", 10);
 
-    // The right name, the right id, another key; and a client, who shows none.
+    // A stranger has the right name, the right id and another key; a client has no certificate.
     let mut attacker = target.peer(0, &foreign_key());
     attacker.until_closed("another key");
     target.until_refused(0, STRANGER, WRONG_KEY, 1);
@@ -54,7 +54,7 @@ fn strangers_on_the_port_of_peers_get_nowhere() {
     client.until_closed("a client");
     target.until_refused(0, STRANGER, "no certificate was shown", 1);
 
-    // A handshake that was good, with the bytes of its first frame, played again.
+    // The handshake was valid; it is replayed with the bytes of its first frame.
     let mut good = target.peer(0, &target.link_key(3));
     good.shake_hands();
     good.say(&peer_frame(0, 0, frame::HELLO, b"x"));
@@ -73,7 +73,7 @@ fn strangers_on_the_port_of_peers_get_nowhere() {
     }
 }
 
-/// What somebody with the link key of replica 3 can say to replica 0.
+/// A connection with the stolen link key of replica 3 to replica 0.
 struct Thief {
     hello: PeerHello,
 }
@@ -102,7 +102,7 @@ impl Thief {
         attacker
     }
 
-    /// Its hello is answered: it is replica 3 from now on.
+    /// Replica 0 answers the hello: from now on the attacker is replica 3.
     fn enters(&mut self, target: &Target) -> Attacker {
         self.hello.incarnation.0 += 1;
         let mut attacker = self.says(target, |_| ());
@@ -136,7 +136,7 @@ fn wrong_hellos(target: &Target, thief: &Thief) {
 }
 
 #[test]
-fn a_replica_that_follows_no_rules_is_closed_and_counted() {
+fn replica_that_breaks_rules_is_disconnected_and_counted() {
     let mut target = Target::start();
     target.cluster.nodes.kill(ReplicaId(3)).unwrap();
     target.killed.push(ReplicaId(3));
@@ -165,7 +165,7 @@ fn a_replica_that_follows_no_rules_is_closed_and_counted() {
         target.until_refused(0, "replica 3", reason, before + 1);
     }
 
-    // Frames that are in order and mean nothing: counted, and the link stays.
+    // Frames that are valid but have no meaning are counted, and the link stays.
     let mut attacker = thief.enters(&target);
     let mut numbers = 0u64..;
     for seed in 1..=200u64 {
@@ -178,7 +178,7 @@ fn a_replica_that_follows_no_rules_is_closed_and_counted() {
         target.until_refused(0, "replica 3", reason, 100);
     }
     assert!(attacker.end.is_none(), "{:?}", attacker.end);
-    // Its words are shown, not trusted: no control character reaches a log or a terminal.
+    // The text is shown, but not trusted: no control character reaches a log or a terminal.
     attacker.say(&peer_frame(0, 0, frame::CLOSE, "\u{1b}[31mgo\u{202e}away\n".as_bytes()));
     target.until_refused(0, "replica 3", "refuses our connection", 1);
     assert_eq!(target.status(0)["peers"][2]["last_refusal"], "?[31mgo?away?");
@@ -196,9 +196,9 @@ fn a_replica_that_follows_no_rules_is_closed_and_counted() {
     }
 }
 
-/// Of replica 1, which those above it dial.
+/// The impostor takes the address of replica 1, which replicas with greater ids dial.
 #[test]
-fn an_impostor_on_the_address_of_a_replica_is_not_believed() {
+fn impostor_on_the_address_of_a_replica_is_refused() {
     let mut target = Target::start();
     target.cluster.nodes.kill(ReplicaId(1)).unwrap();
     target.killed.push(ReplicaId(1));
@@ -216,7 +216,7 @@ fn an_impostor_on_the_address_of_a_replica_is_not_believed() {
             assert!(impostor.heard.is_empty(), "something is said to an impostor: {:?}", impostor.heard);
         }
     }
-    // The same for clients: they hear nothing from the impostor, and the others serve.
+    // Clients receive nothing from the impostor, and the other replicas serve them.
     let clients = quorate_net::reactor::bind(target.clients_of(1)).unwrap();
     let config = tls::listen_to_clients(&foreign_key()).unwrap();
     let impostor = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The cluster that is attacked, and how one sees that it is well.
+//! The attacked cluster, and the checks of its health.
 
 use super::attacker::{Attacker, PATIENCE};
 use crate::common::Cluster;
@@ -14,14 +14,13 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// By so much a replica may grow while it is attacked and serves, whatever is done to it: what one client may
-/// leave unread, and as much again for what the process does at all.
+/// Limit on the growth of a replica's memory under attack: the unread replies of one client, and as much again for all else.
 const GROWTH_BYTES_MAX: u64 = 128 << 20;
 
 pub(crate) struct Target {
     pub(crate) cluster: Cluster,
     resident: Vec<u64>,
-    /// Replicas that the test has killed itself.
+    /// Replicas that the test itself has killed.
     pub(crate) killed: Vec<ReplicaId>,
     puts: u32,
 }
@@ -56,24 +55,24 @@ impl Target {
         self.cluster.testnet.cluster.genesis.committee()
     }
 
-    /// The link key of a replica, as whoever stole it has it.
+    /// Returns the link key of a replica, as a thief has it.
     pub(crate) fn link_key(&self, id: u16) -> LinkKey {
         let key = keys::read_private(&self.cluster.dir().join(format!("node{id}/link.key"))).unwrap();
         LinkKey::from_pkcs8(key.to_pkcs8_der().unwrap().expose()).unwrap()
     }
 
-    /// The public link key of a replica.
+    /// Returns the public link key of a replica.
     pub(crate) fn listed(&self, id: u16) -> quorate_types::PublicKey {
         self.cluster.testnet.cluster.genesis.members[usize::from(id)].link
     }
 
-    /// A connection to the clients' port as clients have it.
+    /// Connects to the clients' port as a client does.
     pub(crate) fn client(&self, id: u16) -> Attacker {
         let session = Session::dial(&tls::dial_replica(self.listed(id)).unwrap()).unwrap();
         Attacker::over(self.clients_of(id), session)
     }
 
-    /// The same with its hello said and answered.
+    /// Connects as a client and exchanges hellos.
     pub(crate) fn greeted_client(&self, id: u16) -> Attacker {
         let mut client = self.client(id);
         client.say_to_replica(&self.hello());
@@ -85,7 +84,7 @@ impl Target {
         FromClient::Hello { version: VERSION, cluster: self.committee().cluster }
     }
 
-    /// A connection to the peers' port with this key.
+    /// Connects to the peers' port with this key.
     pub(crate) fn peer(&self, id: u16, key: &LinkKey) -> Attacker {
         let session = Session::dial(&tls::dial_peer(key, self.listed(id)).unwrap()).unwrap();
         Attacker::over(self.peers_of(id), session)
@@ -104,12 +103,12 @@ impl Target {
         serde_json::from_str(&status(&client).unwrap()).unwrap()
     }
 
-    /// How often replica `id` has refused `origin` for this reason.
+    /// Returns the number of times that replica `id` has refused `origin` for this reason.
     pub(crate) fn refused(&self, id: u16, origin: &str, reason: &str) -> u64 {
         self.status(id)["rejects"][origin][reason].as_u64().unwrap_or(0)
     }
 
-    /// Waits until replica `id` has counted so many.
+    /// Waits until replica `id` has counted `at_least` refusals.
     pub(crate) fn until_refused(&self, id: u16, origin: &str, reason: &str, at_least: u64) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -119,7 +118,7 @@ impl Target {
             }
             assert!(
                 Instant::now() < deadline,
-                "replica {id}: no {at_least} of {reason:?} of {origin} in {rejects}"
+                "replica {id}: expected {at_least} refusals of {origin} for {reason:?}, found {rejects}"
             );
         }
     }
@@ -131,7 +130,7 @@ impl Target {
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// The cluster executes what a client asks for.
+    /// Checks that the cluster executes requests.
     pub(crate) fn serves(&mut self, after: &str) {
         self.puts += 1;
         let key = keys::read_private(&self.cluster.dir().join(KV_KEY)).unwrap();
@@ -140,14 +139,14 @@ impl Target {
         let put = KvOp::Put { key: b"served", value: value.as_bytes() }.to_bytes();
         let mut client = Client::connect(self.cluster.info(), key, options).unwrap_or_else(|error| {
             let status: Vec<_> = self.ids().map(|id| self.status(id.0).to_string()).collect();
-            panic!("after {after} nobody gets a session: {error}\n{}", status.join("\n"))
+            panic!("after {after} no session is opened: {error}\n{}", status.join("\n"))
         });
-        client.call(&put).unwrap_or_else(|error| panic!("after {after} nothing is executed: {error}"));
+        client.call(&put).unwrap_or_else(|error| panic!("after {after} no request is executed: {error}"));
         let read = client.call(&KvOp::Get { key: b"served" }.to_bytes()).unwrap();
         assert!(read.ends_with(value.as_bytes()), "after {after}: {read:?}");
     }
 
-    /// Serves, nobody has died or panicked, nobody has grown.
+    /// Checks that the cluster executes requests, and that no replica has ended, panicked or grown.
     pub(crate) fn is_well(&mut self, after: &str) {
         self.serves(after);
         while let Some(event) = self.cluster.nodes.next_event(Some(Instant::now() + Duration::from_millis(1)))
