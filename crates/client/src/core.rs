@@ -144,8 +144,9 @@ enum BundleSlot {
     Done,
 }
 
+/// The stage of the session.
 #[derive(Debug)]
-enum Session {
+enum SessionStage {
     Closed,
     Opening(Box<Flight>, BundleNo),
     Open(SessionId),
@@ -160,7 +161,7 @@ pub struct Core {
     settings: Settings,
     key: SigningKey,
     now: Time,
-    session: Session,
+    session: SessionStage,
     /// Number of the first of `slots`: every bundle below it has an answer.
     first: BundleNo,
     slots: VecDeque<BundleSlot>,
@@ -195,7 +196,7 @@ impl Core {
             settings,
             key,
             now: Time::ZERO,
-            session: Session::Closed,
+            session: SessionStage::Closed,
             first: BundleNo(1),
             slots: VecDeque::new(),
             by_digest: BTreeMap::new(),
@@ -224,8 +225,8 @@ impl Core {
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         match self.session {
-            Session::Open(id) => Some(id),
-            Session::Closed | Session::Opening(..) => None,
+            SessionStage::Open(id) => Some(id),
+            SessionStage::Closed | SessionStage::Opening(..) => None,
         }
     }
 
@@ -244,7 +245,7 @@ impl Core {
     /// Returns the number of bundles without an answer: sent ones and waiting ones.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        let opening = usize::from(matches!(self.session, Session::Opening(..)));
+        let opening = usize::from(matches!(self.session, SessionStage::Opening(..)));
         let flying = self.by_digest.len().saturating_sub(opening);
         flying.saturating_add(self.waiting.len())
     }
@@ -297,7 +298,7 @@ impl Core {
                 }
             }
             LinkState::Down if is_leader => {
-                let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+                let mut out = BundleSender::new(&self.links, &mut self.outputs, &mut self.wake);
                 for flight in flights(&mut self.session, &mut self.slots).filter(|flight| !flight.to_all) {
                     self.counters.repeats = self.counters.repeats.saturating_add(1);
                     out.ask_all(self.now, &self.settings, flight);
@@ -318,12 +319,12 @@ impl Core {
             self.lose_session();
             self.wake = Time::MAX;
         }
-        let is_open = matches!(self.session, Session::Open(_));
+        let is_open = matches!(self.session, SessionStage::Open(_));
         let leader = self.target();
         let in_flight =
             flights(&mut self.session, &mut self.slots).filter(|flight| flight.postponed_to.is_none());
         let mut room = self.allowance.get().saturating_sub(in_flight.count());
-        let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+        let mut out = BundleSender::new(&self.links, &mut self.outputs, &mut self.wake);
         for flight in flights(&mut self.session, &mut self.slots) {
             if flight.due() <= now && flight.postponed_to.is_some() && room == 0 {
                 // The replica that postponed the bundle is as busy as before.
@@ -411,7 +412,7 @@ impl Core {
         self.by_digest.insert(flight.digest, number);
         self.counters.bundles = self.counters.bundles.saturating_add(1);
         let leader = self.target();
-        let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+        let mut out = BundleSender::new(&self.links, &mut self.outputs, &mut self.wake);
         match out.state(leader) {
             _ if self.settings.audience == Audience::All => {
                 out.ask_all(self.now, &self.settings, &mut flight);
@@ -435,12 +436,12 @@ impl Core {
 
 /// Returns all flights, in the order in which they were sent.
 fn flights<'a>(
-    session: &'a mut Session,
+    session: &'a mut SessionStage,
     slots: &'a mut VecDeque<BundleSlot>,
 ) -> impl Iterator<Item = &'a mut Flight> {
     let opening = match session {
-        Session::Opening(flight, _) => Some(&mut **flight),
-        Session::Closed | Session::Open(_) => None,
+        SessionStage::Opening(flight, _) => Some(&mut **flight),
+        SessionStage::Closed | SessionStage::Open(_) => None,
     };
     let flying = slots.iter_mut().filter_map(|slot| match slot {
         BundleSlot::Flying(flight) => Some(&mut **flight),
@@ -456,13 +457,13 @@ fn send(outputs: &mut VecDeque<Output>, to: ReplicaId, flight: &mut Flight) {
 }
 
 /// The parts of a core that sending needs, while its flights are borrowed.
-struct Sender<'a> {
+struct BundleSender<'a> {
     links: &'a [Option<LinkState>],
     outputs: &'a mut VecDeque<Output>,
     wake: &'a mut Time,
 }
 
-impl<'a> Sender<'a> {
+impl<'a> BundleSender<'a> {
     fn new(links: &'a [Option<LinkState>], outputs: &'a mut VecDeque<Output>, wake: &'a mut Time) -> Self {
         Self { links, outputs, wake }
     }

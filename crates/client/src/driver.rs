@@ -127,7 +127,7 @@ pub struct ClientPool {
     ready: Option<Events>,
     buffer: Vec<u8>,
     rng: Rng,
-    peers: Vec<Peer>,
+    peers: Vec<PoolPeer>,
     cores: Vec<Core>,
     by_client: BTreeMap<ClientId, CoreId>,
     /// Cores that may have outputs.
@@ -138,10 +138,10 @@ pub struct ClientPool {
 }
 
 /// One replica and the connection to it.
-struct Peer {
+struct PoolPeer {
     id: ReplicaId,
     dial: Dial,
-    connection: Option<Connection>,
+    connection: Option<PoolConnection>,
     /// The time of the next attempt to connect.
     retry_at: Time,
     pause_ns: u64,
@@ -149,7 +149,7 @@ struct Peer {
 }
 
 /// A connection to a replica.
-struct Connection {
+struct PoolConnection {
     socket: TcpStream,
     conversation: Conversation,
     /// The time by which the replica's hello must have arrived.
@@ -163,7 +163,7 @@ impl ClientPool {
     /// Fails when the system or the TLS library refuses.
     pub fn new(cluster: ClusterInfo) -> Result<Self, ClientError> {
         let peers = cluster.ids().map(|id| {
-            Ok(Peer {
+            Ok(PoolPeer {
                 id,
                 dial: Dial::new(&cluster, id)?,
                 connection: None,
@@ -261,7 +261,7 @@ impl ClientPool {
 
     /// Asks a replica for its status; false if there is no connection to it now. A replica answers ten such questions a second.
     pub fn ask_status(&mut self, replica: ReplicaId) -> bool {
-        let connection = self.peers.get_mut(replica.index()).and_then(Peer::greeted);
+        let connection = self.peers.get_mut(replica.index()).and_then(PoolPeer::greeted);
         connection.is_some_and(|connection| {
             connection.conversation.send(&FromClient::Status);
             true
@@ -271,7 +271,7 @@ impl ClientPool {
     /// Returns whether a replica is connected; `None` before the first attempt has ended.
     #[must_use]
     pub fn link(&self, replica: ReplicaId) -> Option<LinkState> {
-        self.peers.get(replica.index()).and_then(Peer::state)
+        self.peers.get(replica.index()).and_then(PoolPeer::state)
     }
 
     /// Describes the problems of the connections, for people.
@@ -363,7 +363,7 @@ impl ClientPool {
 
     /// Reads a ready socket until it is empty.
     fn serve(&mut self, index: usize, events: &mut Vec<PoolEvent>) {
-        let Some(Peer { connection: Some(connection), .. }) = self.peers.get_mut(index) else {
+        let Some(PoolPeer { connection: Some(connection), .. }) = self.peers.get_mut(index) else {
             return;
         };
         let was_greeted = connection.conversation.is_greeted();
@@ -465,7 +465,7 @@ impl ClientPool {
             .registry()
             .register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)
             .map_err(|error| error.to_string())?;
-        peer.connection = Some(Connection { socket, conversation, patience: now.plus(HANDSHAKE_NS_MAX) });
+        peer.connection = Some(PoolConnection { socket, conversation, patience: now.plus(HANDSHAKE_NS_MAX) });
         Ok(())
     }
 
@@ -500,7 +500,7 @@ impl ClientPool {
     }
 }
 
-impl Peer {
+impl PoolPeer {
     fn state(&self) -> Option<LinkState> {
         match &self.connection {
             Some(connection) if connection.conversation.is_greeted() => Some(LinkState::Up),
@@ -509,12 +509,12 @@ impl Peer {
         }
     }
 
-    fn greeted(&mut self) -> Option<&mut Connection> {
+    fn greeted(&mut self) -> Option<&mut PoolConnection> {
         self.connection.as_mut().filter(|connection| connection.conversation.is_greeted())
     }
 }
 
-impl Connection {
+impl PoolConnection {
     fn is_slow(&self, now: Time) -> bool {
         !self.conversation.is_greeted() && now >= self.patience
     }
@@ -522,7 +522,7 @@ impl Connection {
 
 /// Reads until the socket is empty, because the poll reports its readiness only once.
 fn read_all(
-    connection: &mut Connection,
+    connection: &mut PoolConnection,
     buffer: &mut [u8],
     inbox: &mut Vec<(ReplicaId, FromReplica)>,
 ) -> Result<(), String> {

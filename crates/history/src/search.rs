@@ -99,14 +99,14 @@ pub struct Stuck<S> {
 
 /// The calls that are done. Answered calls are numbered in the order of their calls; then come the others.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-struct Done {
+struct DoneCalls {
     /// All answered calls before this one.
     all_before: usize,
     /// Further ones, in order. Few: those that overlap.
     beyond: Vec<usize>,
 }
 
-impl Done {
+impl DoneCalls {
     fn contains(&self, call: usize) -> bool {
         call < self.all_before || self.beyond.binary_search(&call).is_ok()
     }
@@ -124,8 +124,8 @@ impl Done {
 }
 
 /// The end of a partial order, and the calls to be tried next.
-struct Place<S> {
-    done: Done,
+struct SearchPlace<S> {
+    done: DoneCalls,
     state: S,
     /// The call that led here.
     last: Option<usize>,
@@ -169,7 +169,7 @@ impl<'a, O: Sequential> Search<'a, O> {
     }
 
     /// Returns the calls that may come next: every call that was answered before their call is done.
-    fn candidates(&self, done: &Done, state: &O::State) -> Vec<usize> {
+    fn candidates(&self, done: &DoneCalls, state: &O::State) -> Vec<usize> {
         let mut candidates = Vec::new();
         let mut until = Time::MAX;
         for (call, numbered) in self.calls.iter().enumerate().take(self.answered).skip(done.all_before) {
@@ -207,7 +207,7 @@ impl<'a, O: Sequential> Search<'a, O> {
     }
 
     /// Whether a call fits neither here nor after any call that may still come before it.
-    fn is_hopeless(&self, done: &Done, state: &O::State, call: usize) -> bool {
+    fn is_hopeless(&self, done: &DoneCalls, state: &O::State, call: usize) -> bool {
         let Some(NumberedCall { span, .. }) = self.calls.get(call) else { return false };
         if span.answered.is_none() || self.step(state, call).is_some() {
             return false;
@@ -231,23 +231,28 @@ impl<'a, O: Sequential> Search<'a, O> {
 
     fn place(
         &self,
-        done: Done,
+        done: DoneCalls,
         state: O::State,
         last: Option<usize>,
         without: Option<O::State>,
-    ) -> Place<O::State> {
+    ) -> SearchPlace<O::State> {
         let candidates = self.candidates(&done, &state);
         // A call that can never be done from here makes a dead end.
         let is_dead_end = candidates.iter().any(|call| self.is_hopeless(&done, &state, *call));
         let tried = if is_dead_end { candidates.len() } else { 0 };
-        Place { done, state, last, without, candidates, tried }
+        SearchPlace { done, state, last, without, candidates, tried }
     }
 
     fn given(&self, calls: impl Iterator<Item = usize>) -> Vec<usize> {
         calls.filter_map(|call| self.calls.get(call).map(|numbered| numbered.at)).collect()
     }
 
-    fn stuck(&self, explained: usize, path: &[Place<O::State>], here: &Place<O::State>) -> Stuck<O::State> {
+    fn stuck(
+        &self,
+        explained: usize,
+        path: &[SearchPlace<O::State>],
+        here: &SearchPlace<O::State>,
+    ) -> Stuck<O::State> {
         let from = path.len().saturating_sub(SHOWN.saturating_sub(1));
         let before = path.get(from..).unwrap_or_default().iter().chain([here]).filter_map(|place| place.last);
         Stuck {
@@ -259,9 +264,9 @@ impl<'a, O: Sequential> Search<'a, O> {
     }
 
     fn run(&self, begin: O::State, budget: u64) -> Judgement<O::State> {
-        let mut tried: BTreeSet<(Done, O::State, Option<O::State>)> = BTreeSet::new();
-        let mut path: Vec<Place<O::State>> = Vec::new();
-        let mut here = self.place(Done::default(), begin, None, None);
+        let mut tried: BTreeSet<(DoneCalls, O::State, Option<O::State>)> = BTreeSet::new();
+        let mut path: Vec<SearchPlace<O::State>> = Vec::new();
+        let mut here = self.place(DoneCalls::default(), begin, None, None);
         let mut furthest = self.stuck(0, &path, &here);
         let mut left = budget;
         loop {
@@ -297,7 +302,7 @@ impl<'a, O: Sequential> Search<'a, O> {
         }
     }
 
-    fn explained(&self, done: &Done) -> usize {
+    fn explained(&self, done: &DoneCalls) -> usize {
         let beyond = done.beyond.iter().filter(|call| **call < self.answered).count();
         done.all_before.saturating_add(beyond)
     }

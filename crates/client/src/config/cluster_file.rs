@@ -72,9 +72,9 @@ pub trait Protocols {
 }
 
 /// The protocols of a program without a registry: it accepts every name and all parameters.
-struct AnyProtocol;
+struct UnregisteredProtocols;
 
-impl Protocols for AnyProtocol {
+impl Protocols for UnregisteredProtocols {
     type Protocol = String;
 
     fn take(&self, genesis: &mut Section<'_>) -> Result<(ProtocolId, String), ConfigError> {
@@ -117,7 +117,7 @@ impl ClusterFile {
     /// # Errors
     /// Fails with the first thing that is wrong.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        Self::read(&Source::read(file)?, &AnyProtocol).map(|(file, _)| file)
+        Self::read(&Source::read(file)?, &UnregisteredProtocols).map(|(file, _)| file)
     }
 
     /// Reads and checks a file whose protocol is one of these.

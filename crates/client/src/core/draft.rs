@@ -1,7 +1,7 @@
 //! The assembly of operations into bundles.
 
 use super::flight::Flight;
-use super::{BundleSlot, Core, Session};
+use super::{BundleSlot, Core, SessionStage};
 use bytes::Bytes;
 use quorate_crypto::bundle_preimage;
 use quorate_types::bundle::{BUNDLE_HEADER_BYTES, BundleBuilder, bundle_digest};
@@ -173,7 +173,7 @@ impl Core {
     /// # Errors
     /// [`SubmitError::NoSession`] before the session is open; otherwise as [`Core::submit_bundle`].
     pub fn prepare<'o>(&mut self, ops: impl IntoIterator<Item = &'o [u8]>) -> Result<Prepared, SubmitError> {
-        let Session::Open(session) = self.session else {
+        let SessionStage::Open(session) = self.session else {
             return Err(SubmitError::NoSession);
         };
         let mut draft = self.draft(BundleKind::Requests, false);
@@ -216,7 +216,7 @@ impl Core {
 
     /// Sends waiting bundles, as far as the window and the bound on bundles in flight allow.
     pub(super) fn depart(&mut self) {
-        let Session::Open(session) = self.session else {
+        let SessionStage::Open(session) = self.session else {
             return;
         };
         while self.has_room() {

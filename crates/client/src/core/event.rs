@@ -125,7 +125,7 @@ pub enum Failure {
     /// The client's key is not registered.
     #[error("the client key is not registered")]
     NotRegistered,
-    /// As many replicas as can be waited for refuse the bundle.
+    /// All replicas that may still answer refuse the bundle.
     #[error("refused: {}", super::tried::text(*.0))]
     Refused(Refusal),
     /// f + 1 replicas agree on a nonsensical answer: more than f are faulty.

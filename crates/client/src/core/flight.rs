@@ -51,13 +51,13 @@ pub(crate) struct Flight {
     pub(crate) is_busy_at_many: bool,
     /// The number of postponements.
     pub(crate) postponements: u32,
-    answers: Vec<Answer>,
+    answers: Vec<ReportedAnswer>,
     refusals: Vec<(ReplicaId, Refusal)>,
 }
 
 /// One result, and the replicas that report it.
 #[derive(Debug)]
-struct Answer {
+struct ReportedAnswer {
     result: quorate_types::Digest,
     outcome: Arc<[u8]>,
     by: ReplicaSet,
@@ -122,7 +122,7 @@ impl Flight {
             None => {
                 let by = ReplicaSet::EMPTY;
                 let (result, outcome) = (reply.result, reply.outcome.clone());
-                self.answers.push_mut(Answer { result, outcome, by })
+                self.answers.push_mut(ReportedAnswer { result, outcome, by })
             }
         };
         answer.by.insert(from);

@@ -2,7 +2,7 @@
 
 use super::event::{Event, Failure};
 use super::flight::Flight;
-use super::{BundleSlot, Core, Sender, Session, flights};
+use super::{BundleSender, BundleSlot, Core, SessionStage, flights};
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::{BundleKind, BundleNo, SessionId, Time, quorum};
 
@@ -17,7 +17,7 @@ impl Core {
     /// session is open or being opened.
     pub fn open(&mut self, now: Time, nonce: u64) {
         self.advance(now);
-        if !matches!(self.session, Session::Closed) {
+        if !matches!(self.session, SessionStage::Closed) {
             return;
         }
         let number = BundleNo(nonce);
@@ -25,7 +25,7 @@ impl Core {
         let ticket = self.take_ticket();
         let (digest, frame) = self.seal(builder, SessionId::default(), number);
         let flight = self.launch(Flight::new(ticket, 0, digest, frame, now), number);
-        self.session = Session::Opening(flight, number);
+        self.session = SessionStage::Opening(flight, number);
     }
 
     /// Abandons all bundles that were not sent yet: they fail as `NotSent`.
@@ -38,14 +38,14 @@ impl Core {
 
     pub(super) fn opened(&mut self, session: SessionId) {
         self.by_digest.clear();
-        self.session = Session::Open(session);
+        self.session = SessionStage::Open(session);
         self.first = BundleNo(1);
         self.event(Event::Opened(session));
     }
 
     pub(super) fn open_failed(&mut self, why: Failure) {
         self.by_digest.clear();
-        self.session = Session::Closed;
+        self.session = SessionStage::Closed;
         self.event(Event::OpenFailed(why));
     }
 
@@ -55,7 +55,7 @@ impl Core {
         let needed = quorum::weak(self.settings.f);
         let by = *self.abandon_at.get_or_insert(self.now.plus(GONE_PATIENCE_NS));
         let mut is_settled = true;
-        let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+        let mut out = BundleSender::new(&self.links, &mut self.outputs, &mut self.wake);
         for flight in flights(&mut self.session, &mut self.slots) {
             if flight.is_open_question(needed) && by > self.now {
                 is_settled = false;
@@ -73,7 +73,7 @@ impl Core {
     /// Drops the session. Bundles in flight that were certainly never executed go into the next session; the fate of the others
     /// is unknown for good.
     pub(super) fn lose_session(&mut self) {
-        self.session = Session::Closed;
+        self.session = SessionStage::Closed;
         self.abandon_at = None;
         self.by_digest.clear();
         self.first = BundleNo(1);

@@ -2,7 +2,7 @@
 
 use super::event::{Answer, BundleResults, Event, Failure};
 use super::flight::{Flight, ReplyEffect, is_no_session};
-use super::{BundleSlot, Core, Sender, Session, flights};
+use super::{BundleSender, BundleSlot, Core, SessionStage, flights};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Refusal;
 use quorate_types::{BundleDigest, BundleNo, Outcome, ReplicaId, ReplyBundle, SessionId, quorum};
@@ -48,14 +48,14 @@ impl Core {
     fn flight(&mut self, session: SessionId, number: BundleNo) -> Option<&mut Flight> {
         let at = self.position(number);
         match &mut self.session {
-            Session::Opening(flight, nonce) if session == SessionId::default() && *nonce == number => {
+            SessionStage::Opening(flight, nonce) if session == SessionId::default() && *nonce == number => {
                 Some(flight)
             }
-            Session::Open(open) if session == *open => match self.slots.get_mut(at?)? {
+            SessionStage::Open(open) if session == *open => match self.slots.get_mut(at?)? {
                 BundleSlot::Flying(flight) => Some(flight),
                 BundleSlot::Reserved | BundleSlot::Done => None,
             },
-            Session::Closed | Session::Opening(..) | Session::Open(_) => None,
+            SessionStage::Closed | SessionStage::Opening(..) | SessionStage::Open(_) => None,
         }
     }
 
@@ -206,15 +206,15 @@ impl Core {
     fn ask_the_others(&mut self, session: SessionId, number: BundleNo) {
         let at = self.position(number);
         let flight = match &mut self.session {
-            Session::Opening(flight, _) if session == SessionId::default() => Some(flight),
-            Session::Open(_) => at.and_then(|at| match self.slots.get_mut(at) {
+            SessionStage::Opening(flight, _) if session == SessionId::default() => Some(flight),
+            SessionStage::Open(_) => at.and_then(|at| match self.slots.get_mut(at) {
                 Some(BundleSlot::Flying(flight)) => Some(flight),
                 _ => None,
             }),
-            Session::Closed | Session::Opening(..) => None,
+            SessionStage::Closed | SessionStage::Opening(..) => None,
         };
         if let Some(flight) = flight {
-            let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+            let mut out = BundleSender::new(&self.links, &mut self.outputs, &mut self.wake);
             out.ask_all(self.now, &self.settings, flight);
         }
     }

@@ -1,7 +1,7 @@
 //! A description of the attempts at operations without an answer, for people.
 
 use super::flight::Flight;
-use super::{BundleSlot, Core, Session};
+use super::{BundleSlot, Core, SessionStage};
 use quorate_types::wire::Refusal;
 use quorate_types::{Digest, ReplicaSet, quorum};
 use std::fmt::{self, Write as _};
@@ -32,12 +32,14 @@ impl Core {
             return Tried { is_sent: flight.is_out() || others > 0, text };
         }
         let text = match &self.session {
-            Session::Opening(flight, _) => format!("no session was opened yet: {}", self.describe(flight)),
-            Session::Closed => "no session is open".to_owned(),
-            Session::Open(_) if self.waits(is_asked) => {
+            SessionStage::Opening(flight, _) => {
+                format!("no session was opened yet: {}", self.describe(flight))
+            }
+            SessionStage::Closed => "no session is open".to_owned(),
+            SessionStage::Open(_) if self.waits(is_asked) => {
                 "not sent yet: the bundle waits for the answers to earlier bundles".to_owned()
             }
-            Session::Open(_) => "nothing was sent".to_owned(),
+            SessionStage::Open(_) => "nothing was sent".to_owned(),
         };
         Tried { is_sent: false, text }
     }

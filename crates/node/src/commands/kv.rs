@@ -109,7 +109,7 @@ fn without_answer(op: &KvOp<'_>, error: &ClientError) -> Failure {
     }
 }
 
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+type KvEntries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The store that the cluster replicates.
 struct ReplicatedStore {
@@ -133,8 +133,8 @@ impl ReplicatedStore {
     }
 
     /// Scans in several steps, because one reply has a bounded number of entries.
-    fn scan(&mut self, mut range: KeyRange) -> Result<Entries, Failure> {
-        let mut all = Entries::new();
+    fn scan(&mut self, mut range: KeyRange) -> Result<KvEntries, Failure> {
+        let mut all = KvEntries::new();
         loop {
             let left = range.limit.saturating_sub(u32::try_from(all.len()).unwrap_or(u32::MAX));
             if left == 0 {

@@ -49,7 +49,7 @@ impl Alarms {
 }
 
 /// The subject of a line: one subject has one line.
-type Subject = (Height, Quorum, ReplicaSet);
+type AlarmSubject = (Height, Quorum, ReplicaSet);
 
 /// Checkpoints in which states differ.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ struct DifferingStates {
     /// The alarms.
     present: Vec<String>,
     /// The subjects of the alarms.
-    reported: Vec<Subject>,
+    reported: Vec<AlarmSubject>,
     /// The limit on lines of each kind.
     lines: [LineLimiter; 3],
 }

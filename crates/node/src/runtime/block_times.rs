@@ -75,13 +75,13 @@ impl WrongTime {
 }
 
 /// A change that needs a line in the log.
-enum Change {
+enum TimeChange {
     /// The time is wrong now; the text gives the number of changes since the last such line.
     Begun(WrongTime, String),
     Over,
 }
 
-impl Change {
+impl TimeChange {
     fn line(&self, begun: impl FnOnce(&WrongTime) -> String, over: String) -> LogLine {
         match self {
             Self::Begun(wrong, often) => LogLine::Warn(format!("{}{often}", begun(wrong))),
@@ -99,7 +99,7 @@ struct ComparedTime {
 }
 
 impl ComparedTime {
-    fn compare(&mut self, now: Time, offset: Offset, proposer: ReplicaId) -> Option<Change> {
+    fn compare(&mut self, now: Time, offset: Offset, proposer: ReplicaId) -> Option<TimeChange> {
         if offset == Offset::Right {
             return self.end();
         }
@@ -118,12 +118,12 @@ impl ComparedTime {
         }
         let often = self.lines.count_due(now)?;
         self.is_reported = true;
-        Some(Change::Begun(wrong, often))
+        Some(TimeChange::Begun(wrong, often))
     }
 
-    fn end(&mut self) -> Option<Change> {
+    fn end(&mut self) -> Option<TimeChange> {
         self.wrong = None;
-        std::mem::take(&mut self.is_reported).then_some(Change::Over)
+        std::mem::take(&mut self.is_reported).then_some(TimeChange::Over)
     }
 
     fn alarm(&self) -> Option<&WrongTime> {
@@ -179,7 +179,7 @@ impl BlockTimes {
             |time: &ComparedTime| time.wrong.is_some_and(|wrong| now.since(wrong.latest) >= FORGET_NS);
         let others = self.leaders.iter_mut().filter(|(id, time)| **id != proposer && is_old(time));
         let over: Vec<ReplicaId> = others.filter_map(|(id, time)| time.end().map(|_| *id)).collect();
-        over.into_iter().map(|id| self.leader_line(now, id, &Change::Over)).collect()
+        over.into_iter().map(|id| self.leader_line(now, id, &TimeChange::Over)).collect()
     }
 
     /// Returns the alarms, each as a sentence.
@@ -210,12 +210,12 @@ impl BlockTimes {
         )
     }
 
-    fn leader_line(&self, now: Time, id: ReplicaId, change: &Change) -> LogLine {
+    fn leader_line(&self, now: Time, id: ReplicaId, change: &TimeChange) -> LogLine {
         let over = format!("blocks of replica {id} do not have a wrong time any more");
         change.line(|wrong| self.leader_text(now, id, wrong), over)
     }
 
-    fn application_line(&self, now: Time, change: &Change) -> LogLine {
+    fn application_line(&self, now: Time, change: &TimeChange) -> LogLine {
         let over = "the time that the application sees is right again".to_owned();
         change.line(|wrong| self.application_text(now, wrong), over)
     }

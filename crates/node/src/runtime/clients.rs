@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 #[derive(Debug)]
-struct Connection {
+struct ClientConnection {
     origin: Origin,
     greeted: bool,
     /// Whether it is about to be closed: later messages are ignored.
@@ -32,7 +32,7 @@ struct RequestWindow {
 /// The table of connections and their clients.
 #[derive(Debug, Default)]
 pub struct Clients {
-    connections: BTreeMap<ConnId, Connection>,
+    connections: BTreeMap<ConnId, ClientConnection>,
     by_client: BTreeMap<ClientId, Vec<ReplyReceiver>>,
     /// The sum over all connections.
     charged: usize,
@@ -52,7 +52,7 @@ struct ReplyReceiver {
 impl Clients {
     /// Adds a connection.
     pub fn up(&mut self, conn: ConnId, address: SocketAddr) {
-        let connection = Connection {
+        let connection = ClientConnection {
             origin: Origin::client(address),
             greeted: false,
             closing: false,

@@ -5,17 +5,17 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The monotonic time since the node was open.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct NodeClock {
     start: Instant,
 }
 
-impl Default for Clock {
+impl Default for NodeClock {
     fn default() -> Self {
         Self { start: Instant::now() }
     }
 }
 
-impl Clock {
+impl NodeClock {
     /// Returns the start.
     #[cfg(test)]
     pub(super) fn started(&self) -> Instant {

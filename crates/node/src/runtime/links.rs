@@ -20,7 +20,7 @@ const LINES_APART_NS_MAX: u64 = 600_000_000_000;
 
 /// The state of the link to one peer.
 #[derive(Debug, Default)]
-struct Link {
+struct PeerLink {
     is_up: bool,
     /// Whether the last line reports that the link is up.
     reported_up: bool,
@@ -41,7 +41,7 @@ struct Link {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     /// By peer: bounded by the committee.
-    links: BTreeMap<ReplicaId, Link>,
+    links: BTreeMap<ReplicaId, PeerLink>,
     /// The number of links whose state differs from the reported one.
     unreported: usize,
     check_at: Time,
@@ -184,7 +184,7 @@ impl Links {
     }
 }
 
-impl Link {
+impl PeerLink {
     /// Returns the limiter of lines about the present state.
     fn changes(&mut self) -> &mut LineLimiter {
         if self.is_up { &mut self.ups } else { &mut self.downs }

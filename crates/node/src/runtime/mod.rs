@@ -21,7 +21,7 @@ mod status;
 mod wire;
 
 pub use clients::Clients;
-pub use clock::{Clock, wall_ns};
+pub use clock::{NodeClock, wall_ns};
 pub use rejects::{Origin, Rejects};
 pub use status::Facts;
 
@@ -44,10 +44,10 @@ use quorate_storage::{Disk, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
 use quorate_types::{ClusterId, ReplicaId, Time};
-use reporter::Reporter;
+use reporter::EventReporter;
 use std::net::TcpListener;
 use std::time::Duration;
-use wire::{EarlyOutput, TurnOutput};
+use wire::{EarlyOutput, NodeOutput};
 
 /// Bytes read from all sockets in one turn; the next turn reads the rest, and does not sleep before.
 const TURN_BYTES: usize = 4 << 20;
@@ -116,16 +116,16 @@ pub struct Node<D: Disk> {
     net: Reactor,
     clients: Clients,
     rejects: Rejects,
-    clock: Clock,
+    clock: NodeClock,
     facts: Facts,
     me: ReplicaId,
     cluster: ClusterId,
     answers: Vec<PendingAnswer>,
-    reporter: Reporter,
+    reporter: EventReporter,
     links: Links,
     quarantine: Quarantine,
     alarms: Alarms,
-    progress: status::Progress,
+    progress: status::ExecutionProgress,
 }
 
 impl<D: Disk> Node<D> {
@@ -155,7 +155,7 @@ impl<D: Disk> Node<D> {
         let net = Reactor::new(config)?;
         // The clock starts after the log was read, which may take long: waits that begin at the opening need reachable peers
         // (`sync-hotstuff` §18).
-        let clock = Clock::default();
+        let clock = NodeClock::default();
         host.set_wall_offset(wall_ns().saturating_sub(clock.now().0));
         let mut node = Self {
             net,
@@ -167,13 +167,13 @@ impl<D: Disk> Node<D> {
             me,
             cluster: committee.cluster,
             answers: Vec::new(),
-            reporter: Reporter::new(delta_ns),
+            reporter: EventReporter::new(delta_ns),
             links: Links::default(),
             quarantine,
             alarms: Alarms::new(me),
-            progress: status::Progress::default(),
+            progress: status::ExecutionProgress::default(),
         };
-        let mut wire = TurnOutput {
+        let mut wire = NodeOutput {
             net: &mut node.net,
             clients: &mut node.clients,
             rejects: &mut node.rejects,
@@ -235,7 +235,7 @@ impl<D: Disk> Node<D> {
         self.net.tick(due);
         let now = self.clock.now();
         let mut slices = TimeSlices { clock: self.clock, checking: now, executing: None };
-        let mut output = TurnOutput {
+        let mut output = NodeOutput {
             net: &mut self.net,
             clients: &mut self.clients,
             rejects: &mut self.rejects,
@@ -442,7 +442,7 @@ fn client_message(
 
 /// The time limits of each kind of work in a turn.
 struct TimeSlices {
-    clock: Clock,
+    clock: NodeClock,
     checking: Time,
     executing: Option<Time>,
 }

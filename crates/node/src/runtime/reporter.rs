@@ -18,7 +18,7 @@ const BEHIND_CHECK_NS: u64 = 1_000_000_000;
 
 /// Events since the start, and the due lines about them.
 #[derive(Debug, Default)]
-pub(super) struct Reporter {
+pub(super) struct EventReporter {
     syncs: LineLimiter,
     pauses: LineLimiter,
     views: LineLimiter,
@@ -41,7 +41,7 @@ pub(super) struct Reporter {
     delta_ns: Option<u64>,
 }
 
-impl Reporter {
+impl EventReporter {
     /// Returns a reporter without events. `delta_ns` is the bound on delays that the protocol assumes.
     pub(super) fn new(delta_ns: Option<u64>) -> Self {
         Self { delta_ns, ..Self::default() }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn slow_disk_is_named_in_few_lines() {
-        let mut reporter = Reporter::default();
+        let mut reporter = EventReporter::default();
         assert_eq!(reporter.after_pass(Time(1), SLOW_NS - 1, SLOW_NS - 1), None, "fast enough");
         let line = text(reporter.after_pass(Time(2), 2 * SLOW_NS, SLOW_NS));
         assert!(line.starts_with("the disk of data_dir took 200 ms"), "{line}");
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn quarter_of_the_bound_on_delays_is_slow() {
-        let mut reporter = Reporter::new(Some(50_000_000));
+        let mut reporter = EventReporter::new(Some(50_000_000));
         assert_eq!(reporter.after_pass(Time(1), 12_000_000, 12_000_000), None);
         let line = text(reporter.after_pass(Time(2), 14_000_000, 13_000_000));
         assert!(line.starts_with("the disk of data_dir took 13 ms of delta_ms = 50 for a sync"), "{line}");
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn new_view_is_reported_with_its_reason() {
-        let mut reporter = Reporter::default();
+        let mut reporter = EventReporter::default();
         let mut leads = |now, view| {
             reporter.view(Time(now), View(view), ReplicaId(1), || "a request was overdue".to_owned())
         };
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn doubt_is_reported_when_it_begins_and_when_it_ends() {
-        let mut reporter = Reporter::default();
+        let mut reporter = EventReporter::default();
         let mut doubt =
             |now, doubt, doubts| reporter.doubt(Time(now), (doubt, doubts), || Some(guard(9, &[1, 2])));
         assert_eq!(doubt(1, false, 0), None);
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn alarm_that_stops_nothing_is_reported_in_few_lines() {
-        let mut reporter = Reporter::default();
+        let mut reporter = EventReporter::default();
         let alarm = Alarm::SynchronyDoubt { view: View(3), peer: None, why: "no certificate" };
         assert_eq!(reporter.alarm(Time(1), None, 0), None);
         let line = text(reporter.alarm(Time(2), Some(alarm), 1));
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn round_trips_near_the_bound_are_reported_once_a_minute() {
-        let mut reporter = Reporter::default();
+        let mut reporter = EventReporter::default();
         let mut inspections = 0;
         let mut reported = 0;
         for tenth in 0..1_300u64 {
@@ -324,14 +324,14 @@ mod tests {
 
     #[test]
     fn replica_that_starts_in_a_later_view_reports_it() {
-        let mut reporter = Reporter::default();
+        let mut reporter = EventReporter::default();
         let line = text(reporter.view(Time(1), View(5), ReplicaId(1), String::new));
         assert_eq!(line, "view 5, led by replica 1: this replica has started in it");
     }
 
     #[test]
     fn replica_too_far_behind_is_reported_once_and_when_it_is_over() {
-        let mut reporter = Reporter::default();
+        let mut reporter = EventReporter::default();
         let mut out = |second: u64, is_out, next| {
             reporter.too_far_behind(Time(second * BEHIND_CHECK_NS), || is_out, Height(next))
         };

@@ -33,7 +33,7 @@ pub struct Facts {
 
 /// Whether a replica with pending work makes progress.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct ExecutionProgress {
     executed: Height,
     updated: Time,
     /// Whether there was pending work at the last update.
@@ -47,7 +47,7 @@ const STALLED_NS: u64 = 5_000_000_000;
 /// The largest time between two updates that counts: a running process updates more often.
 const BETWEEN_UPDATES_NS_MAX: u64 = 1_500_000_000;
 
-impl Progress {
+impl ExecutionProgress {
     /// Updates after each pass. `waiting` is the number of requests in the pool. If execution `is_held` until decided blocks
     /// are durable, the last block of an idle cluster waits for the next sync (ADR 0011).
     pub(super) fn update(
@@ -210,7 +210,7 @@ mod tests {
 
     /// Returns whether progress is made at each of these times in seconds; the executed height is 7.
     fn progress_at(times: &[u64], waiting: usize, decided: u64, is_held: bool) -> Vec<bool> {
-        let mut progress = Progress::default();
+        let mut progress = ExecutionProgress::default();
         let is_made = |second: &u64| {
             progress.update(Time(second * 1_000_000_000), waiting, (Height(decided), Height(7)), is_held);
             progress.is_made()
@@ -233,7 +233,7 @@ mod tests {
     fn standstill_begins_when_work_is_pending() {
         let all = progress_at(&[1, 2, 3, 4, 5, 6, 7], 1, 7, false);
         assert_eq!(all, [true, true, true, true, true, false, false], "five seconds after the first update");
-        let mut progress = Progress::default();
+        let mut progress = ExecutionProgress::default();
         for second in 1..=100u64 {
             progress.update(Time(second * 1_000_000_000), 0, (Height(7), Height(7)), false);
         }
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn execution_is_progress_under_any_backlog() {
-        let mut progress = Progress::default();
+        let mut progress = ExecutionProgress::default();
         for second in 1..=100u64 {
             let heights = (Height(second / 4 + 9), Height(second / 4));
             progress.update(Time(second * 1_000_000_000), 1_000, heights, false);

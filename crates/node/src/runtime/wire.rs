@@ -1,7 +1,7 @@
 //! The outputs of a host's turn, which go to the reactor.
 
 use super::clients::Clients;
-use super::clock::Clock;
+use super::clock::NodeClock;
 use super::rejects::{Origin, Rejects};
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
@@ -12,15 +12,15 @@ use quorate_types::wire::{FromReplica, Lane, Refusal};
 use quorate_types::{BundleDigest, ClientId, FrameBody, Kind, ReplicaId, ReplyBundle, Time};
 
 /// The output of one turn: the reactor, the table of clients and the counts of refusals.
-pub(super) struct TurnOutput<'a> {
+pub(super) struct NodeOutput<'a> {
     pub(super) net: &'a mut Reactor,
     pub(super) clients: &'a mut Clients,
     pub(super) rejects: &'a mut Rejects,
     pub(super) now: Time,
-    pub(super) clock: Clock,
+    pub(super) clock: NodeClock,
 }
 
-impl TurnOutput<'_> {
+impl NodeOutput<'_> {
     fn send_peer(&mut self, to: ReplicaId, lane: Lane, frame_type: u8, body: FrameBody) {
         let sent = self.net.send_peer(to, lane, frame_type, body);
         self.count_oversize(sent);
@@ -66,7 +66,7 @@ pub(super) fn notify_displaced(clients: &mut Clients, net: &mut Reactor, rejects
     }
 }
 
-impl Outgoing for TurnOutput<'_> {
+impl Outgoing for NodeOutput<'_> {
     fn now(&mut self) -> Time {
         self.clock.now()
     }

@@ -44,7 +44,7 @@ fn text(protocol: &str, params: &str) -> String {
 }
 
 fn read(text: &str) -> Result<ClusterFile, ConfigError> {
-    ClusterFile::read(&Source::of("a/cluster.toml", text), &AnyProtocol).map(|(file, _)| file)
+    ClusterFile::read(&Source::of("a/cluster.toml", text), &UnregisteredProtocols).map(|(file, _)| file)
 }
 
 #[test]
