@@ -143,11 +143,11 @@ fn seed_determines_a_run_in_every_build() {
         pbft 4ea50bb3a65fd66b15ea0d62c2f946074a01d52d30f5589d26369ce8aa488029
         pbft-signed 97c8d1f900f7730644e3917ab0e26da8e2f24ecb74082ec5de851ea9e3940bb8
         hotstuff a89538b9bd29bb7657881e7d866084554f9f960d21af2eaba0af479327f6e8b0
-        jolteon 8059a9e511416d3488ca7359d78a7a0d57b05be006d6bda8b6d55b680880a902
+        jolteon a06d6ad9cc563825144a0a97dc75406f9ca6c95f5c1ed76f87470c92589133f4
         hotstuff2 e2d81dffe5bc91ef7bf7d95d5ddc4a98841c5e22ec9279d7058ad2ee129aad7b
-        sync-hotstuff 4ac3ead46962c83dc8ea0ac1b80e8ade6843e234b2402a2a3c22c9e0448adc31
-        optsync 00c142c2fa7274e35243db61d2cd9a5dc578a8fde35c1f24bbaebb6a2d8440c4
-        sync-hotstuff-rr 77fab4628e9fc5377dcf906e151c1eb52a5f548d27731dae3e2075de5a3798d0
+        sync-hotstuff e17e3e7c016b62c8b4f28c0107a37331a10761be39a663d71bf8a7d9b431e54c
+        optsync ed5e651498e2baa1332e4550877384879f373b6d25ffc5da4ae13ae326b5a297
+        sync-hotstuff-rr 965c03fca26e9dc10569e9dca524399249f4f1204217af2c8070f5efca52de15
         echo 60f0a5328459954d13c80b88ce8e5dd4b9e3f1e1f136ce1acc9286e19da4349a
     "#]]
     .assert_eq(&hashes);
