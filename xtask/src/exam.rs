@@ -3,10 +3,13 @@
 //! A ledger entry holds for the code of its run: all code inside the simulator, and the protocol's folder. The name of
 //! that code is a hash of git's names of these folders. A change of another protocol's folder therefore keeps it.
 
+use crate::tidy::Repository;
 use anyhow::{Context, Result, bail};
-use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+/// The folder of the protocols.
+const PROTOCOLS: &str = "crates/protocols/src/";
 
 /// Code that runs in the simulator with each protocol.
 const SHARED: [&str; 18] = [
@@ -58,8 +61,7 @@ pub(crate) fn run(root: &Path, command: &str, arguments: &[&str]) -> Result<()> 
 
 /// Returns a name for all code that a run of the protocol depends on.
 fn code(root: &Path, protocol: &str) -> Result<String> {
-    let folder = folder(&root.join("crates/protocols/src"), protocol)?;
-    let own = format!("crates/protocols/src/{folder}");
+    let own = folder(&Repository::load(root)?, protocol)?;
     let paths: Vec<&str> = SHARED.into_iter().chain([own.as_str()]).collect();
     let changed = git(root, &[&["status", "--porcelain", "--"], paths.as_slice()].concat())?;
     if !changed.trim().is_empty() {
@@ -74,11 +76,17 @@ fn code(root: &Path, protocol: &str) -> Result<String> {
     Ok(blake3::hash(names.as_bytes()).to_hex().chars().take(16).collect())
 }
 
-/// Returns the folder of the named protocol. The name is its own or a long one.
-fn folder(protocols: &Path, named: &str) -> Result<String> {
-    let library = protocols.join("lib.rs");
-    let library = fs::read_to_string(&library).with_context(|| library.display().to_string())?;
-    folder_of(&folders(protocols)?, own_name(&library, named))
+/// Returns the path of the folder whose code has the id of the named protocol. The name is its own or a long one. Protocols
+/// of one family share a folder.
+fn folder(repository: &Repository, named: &str) -> Result<String> {
+    let library = repository.file(&format!("{PROTOCOLS}lib.rs")).unwrap_or_default();
+    let id = format!("ProtocolId::new({:?})", own_name(library, named));
+    let folder = |(path, text): (&str, &str)| {
+        let (folder, file) = path.strip_prefix(PROTOCOLS)?.split_once('/')?;
+        (!file.contains("tests") && text.contains(&id)).then(|| format!("{PROTOCOLS}{folder}"))
+    };
+    let found = repository.ending(".rs").find_map(folder);
+    found.with_context(|| format!("no folder of {PROTOCOLS} has the protocol id of {named:?}"))
 }
 
 /// Returns the own name for a long name that `LONG_NAMES` lists. Any other name is already a protocol's own.
@@ -87,37 +95,6 @@ fn own_name<'a>(library: &'a str, named: &'a str) -> &'a str {
     let (list, _) = list.split_once("];").unwrap_or_default();
     let (_, rest) = list.split_once(&format!("({named:?}, \"")).unwrap_or_default();
     rest.split_once('"').map_or(named, |(own, _)| own)
-}
-
-/// A protocol's folder: its name, and the text of all its Rust files.
-struct Folder {
-    name: String,
-    text: String,
-}
-
-fn folders(all: &Path) -> Result<Vec<Folder>> {
-    let mut folders = Vec::new();
-    for entry in fs::read_dir(all).with_context(|| all.display().to_string())? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            let mut text = String::new();
-            for file in fs::read_dir(entry.path())? {
-                let path = file?.path();
-                if path.extension().is_some_and(|extension| extension == "rs") {
-                    text.push_str(&fs::read_to_string(&path).with_context(|| path.display().to_string())?);
-                }
-            }
-            folders.push(Folder { name: entry.file_name().to_string_lossy().into_owned(), text });
-        }
-    }
-    Ok(folders)
-}
-
-/// Returns the folder whose code has the protocol's id. Variants of one protocol share a folder.
-fn folder_of(folders: &[Folder], protocol: &str) -> Result<String> {
-    let named = format!("ProtocolId::new({protocol:?})");
-    let found = folders.iter().find(|folder| folder.text.contains(&named)).map(|folder| folder.name.clone());
-    found.with_context(|| format!("no folder of crates/protocols/src has the protocol id {protocol:?}"))
 }
 
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
@@ -134,33 +111,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_belong_to_the_folder_with_their_id() {
-        let folder = |name: &str, protocols: &[&str]| Folder {
-            name: name.to_owned(),
-            text: protocols
-                .iter()
-                .map(|protocol| format!("name: ProtocolId::new({protocol:?}),\n"))
-                .collect(),
-        };
-        let folders = [
-            folder("hotstuff", &["hotstuff"]),
-            folder("pbft", &["pbft", "pbft-signed"]),
-            folder("sync_hotstuff", &["sync-hotstuff", "optsync", "sync-hotstuff-rr"]),
-        ];
-        for (protocol, of) in [
-            ("pbft", "pbft"),
-            ("pbft-signed", "pbft"),
-            ("hotstuff", "hotstuff"),
-            ("sync-hotstuff", "sync_hotstuff"),
-            ("optsync", "sync_hotstuff"),
-            ("sync-hotstuff-rr", "sync_hotstuff"),
-        ] {
-            assert_eq!(folder_of(&folders, protocol).unwrap(), of);
-        }
-        assert!(folder_of(&folders, "raft").is_err());
-    }
-
-    #[test]
     fn long_name_is_replaced_by_the_own_name_in_long_names() {
         let library =
             r#"pub const LONG_NAMES: [(&str, &str); 2] = [("long", "l"), ("longer", "m")]; x("l", "y")"#;
@@ -170,13 +120,21 @@ mod tests {
         assert_eq!(own_name("", "pbft"), "pbft");
     }
 
-    /// The names are those of the registry.
+    /// The names are those of the registry. Long and own name lead to the same folder, as do the protocols of a family.
     #[test]
-    fn long_and_own_name_lead_to_the_same_folder() {
-        let protocols = crate::root().unwrap().join("crates/protocols/src");
-        for named in ["sync-hotstuff-rotating", "sync-hotstuff-rr"] {
-            assert_eq!(folder(&protocols, named).unwrap(), "sync_hotstuff");
+    fn protocol_has_the_folder_with_its_id() {
+        let repository = Repository::load(&crate::root().unwrap()).unwrap();
+        for (named, expected) in [
+            ("pbft", "pbft"),
+            ("pbft-signed", "pbft"),
+            ("sync-hotstuff", "sync_hotstuff"),
+            ("optsync", "sync_hotstuff"),
+            ("sync-hotstuff-rotating", "sync_hotstuff"),
+            ("sync-hotstuff-rr", "sync_hotstuff"),
+            ("hotstuff", "chained"),
+        ] {
+            assert_eq!(folder(&repository, named).unwrap(), format!("{PROTOCOLS}{expected}"));
         }
-        assert!(folder(&protocols, "raft").is_err());
+        assert!(folder(&repository, "raft").is_err());
     }
 }

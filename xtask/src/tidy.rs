@@ -29,7 +29,8 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    fn load(root: &Path) -> Result<Self> {
+    /// Reads the repository at `root`.
+    pub(crate) fn load(root: &Path) -> Result<Self> {
         let mut repository = Self { files: BTreeMap::new(), paths: Vec::new() };
         repository.walk(root, "")?;
         Ok(repository)
@@ -47,7 +48,7 @@ impl Repository {
                 self.paths.push(path.clone());
                 self.walk(&entry.path(), &format!("{path}/"))?;
             } else if kind.is_file() {
-                if [".rs", ".md", ".toml"].iter().any(|suffix| name.ends_with(suffix)) {
+                if [".rs", ".md", ".toml", ".js"].iter().any(|suffix| name.ends_with(suffix)) {
                     let text = std::fs::read_to_string(entry.path())
                         .with_context(|| format!("cannot read {path}"))?;
                     self.files.insert(path.clone(), text);
@@ -58,12 +59,13 @@ impl Repository {
         Ok(())
     }
 
-    fn file(&self, path: &str) -> Option<&str> {
+    /// Returns the text of a file.
+    pub(crate) fn file(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 
     /// Returns path and text of the files whose paths end with `suffix`.
-    fn ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
         let ends = move |(path, _): &(&str, &str)| path.ends_with(suffix);
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str())).filter(ends)
     }

@@ -32,43 +32,27 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) banned: BTreeMap<String, String>,
     #[serde(default)]
-    pub(super) long_functions: Vec<LongFunction>,
+    pub(super) long_functions: Vec<Exception>,
     #[serde(default)]
-    pub(super) long_files: Vec<LongFile>,
+    pub(super) long_files: Vec<Exception>,
     #[serde(default)]
-    pub(super) large_structs: Vec<LargeStruct>,
+    pub(super) large_structs: Vec<Exception>,
     /// Sentences and test names that begin without a noun, by crate; the documents are one more.
     #[serde(default)]
     pub(super) headless: BTreeMap<String, Headless>,
 }
 
+/// An exception from a limit.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LongFunction {
+pub(super) struct Exception {
     pub(super) file: String,
-    pub(super) function: String,
-    /// The largest allowed number of lines.
-    pub(super) lines: usize,
-    pub(super) reason: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LongFile {
-    pub(super) file: String,
-    /// The largest allowed number of lines.
-    pub(super) lines: usize,
-    pub(super) reason: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LargeStruct {
-    pub(super) file: String,
-    #[serde(rename = "struct")]
-    pub(super) name: String,
-    /// The exact number of fields. A struct that grows is a finding, and so is a number that is too large.
-    pub(super) fields: usize,
+    /// Name of the function or struct; empty for the file itself.
+    #[serde(default, alias = "function", alias = "struct")]
+    pub(super) item: String,
+    /// The largest allowed number, and for fields the exact one.
+    #[serde(alias = "lines", alias = "fields")]
+    pub(super) most: usize,
     pub(super) reason: String,
 }
 

@@ -9,7 +9,7 @@
 
 use super::config::{Config, Headless};
 use super::rust::crate_of;
-use super::source::{blank, comments, is_test, is_word, test_regions, tests, tokens};
+use super::source::{is_test, is_word, test_regions, tests, tokens};
 use super::{Findings, Repository};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -105,7 +105,7 @@ fn compare(name: &str, kind: &str, places: &[String], allowed: usize, findings: 
 fn places(repository: &Repository) -> BTreeMap<String, Places> {
     let mut all: BTreeMap<String, Places> = BTreeMap::new();
     for (path, text) in repository.ending(".rs") {
-        let tokens = tokens(&blank(text));
+        let tokens = tokens(text).unwrap_or_default();
         let of = all.entry(crate_of(path).to_owned()).or_default();
         for test in tests(&tokens).iter().filter(|test| is_headless_name(&test.name)) {
             of.tests.push(format!("{path}:{}: {}", test.line, test.name));
@@ -113,8 +113,7 @@ fn places(repository: &Repository) -> BTreeMap<String, Places> {
         if !is_test(path) {
             let regions = test_regions(&tokens);
             let in_test = |line: usize| regions.iter().any(|region| region.contains(&line));
-            let comments = comments(text);
-            let docs = comments.iter().filter_map(|(line, text)| Some((*line, documentation(text)?)));
+            let docs = tokens.iter().filter_map(|(text, line)| Some((*line, documentation(text)?)));
             let docs = docs.filter(|(line, _)| !in_test(*line));
             of.docs.extend(headless(path, docs));
         }
@@ -129,10 +128,9 @@ fn places(repository: &Repository) -> BTreeMap<String, Places> {
     all
 }
 
-/// Returns the text of a documentation comment; `None` for any other comment.
-fn documentation(comment: &str) -> Option<&str> {
-    let text = comment.strip_prefix("//!").or_else(|| comment.strip_prefix("///"))?;
-    (!comment.starts_with("////")).then_some(text)
+/// Returns the text of a documentation comment; `None` for any other token.
+fn documentation(token: &str) -> Option<&str> {
+    token.strip_prefix("//!").or_else(|| token.strip_prefix("///"))
 }
 
 fn headless<'a>(path: &str, lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<String> {

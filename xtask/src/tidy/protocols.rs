@@ -1,7 +1,7 @@
 //! Rules for protocols: each has a folder, or a file of its own in the folder of its family. They are registered, documented,
 //! and do not import each other.
 
-use super::source::{blank, tokens};
+use super::source::{Token, tokens};
 use super::{Findings, Repository};
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub(super) fn check(repository: &Repository, findings: &mut Findings) {
 /// Checks that each folder is in `REGISTRY`, and that each entry of `REGISTRY` has a folder.
 fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Findings) {
     let library = repository.file(&format!("{FOLDER}lib.rs")).unwrap_or_default();
-    let tokens = tokens(&blank(library));
+    let tokens = tokens(library).unwrap_or_default();
     let start = tokens.iter().position(|(token, _)| token == "REGISTRY").unwrap_or(tokens.len());
     let mut registered = BTreeSet::new();
     // Entry::of::<pbft::Pbft>(): the name between `<` and `::`.
@@ -68,7 +68,7 @@ fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Fi
 
 /// Checks that no folder imports another: code that two of them share belongs into `consensus/src/parts`.
 fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findings: &mut Findings) {
-    let tokens = tokens(&blank(text));
+    let tokens = tokens(text).unwrap_or_default();
     let is = |at: Option<usize>, text: &str| {
         let token = at.and_then(|at| tokens.get(at));
         token.is_some_and(|(token, _)| token == text)
@@ -79,7 +79,7 @@ fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findi
         let ends_path = is(i.checked_sub(1), ":") && is(i.checked_sub(2), ":");
         if foreign && (begins_path || ends_path) {
             findings.push(format!(
-                "{FOLDER}{path}:{line}: {folder} reaches into {token}; what both need belongs into consensus/src/parts"
+                "{FOLDER}{path}:{line}: {folder} imports {token}; code that both need belongs into consensus/src/parts"
             ));
         }
     }
@@ -87,8 +87,8 @@ fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findi
 
 /// Returns the modules that a protocol's folder makes public: each is a protocol of the same family.
 fn public_modules(text: &str) -> Vec<String> {
-    let tokens = tokens(&blank(text));
-    let module = |window: &[(String, usize)]| match window {
+    let tokens = tokens(text).unwrap_or_default();
+    let module = |window: &[Token]| match window {
         [(public, _), (module, _), (name, _), (end, _)]
             if public == "pub" && module == "mod" && end == ";" =>
         {
@@ -103,8 +103,9 @@ fn public_modules(text: &str) -> Vec<String> {
 fn documented(repository: &Repository, folder: &str, path: &str, text: &str, findings: &mut Findings) {
     let docs: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
     if !docs.first().is_some_and(|line| line.starts_with("# ")) {
-        findings
-            .push(format!("{FOLDER}{path}: its documentation begins with the protocol's name: `//! # Name`"));
+        findings.push(format!(
+            "{FOLDER}{path}: its documentation must begin with the protocol's name: `//! # Name`"
+        ));
     }
     let header = "| model | replicas | quorum | good-case latency | paper |";
     for needed in std::iter::once(header).chain(HEADINGS) {

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::rust::crate_of;
-use super::source::{blank, closing, tokens};
+use super::source::{Token, closing, tokens};
 use super::{Findings, Repository};
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
         if !path.starts_with("crates/") || !config.pure.iter().any(|pure| pure == crate_of(path)) {
             continue;
         }
-        let named = named(&tokens(&blank(text)));
+        let named = named(&tokens(text).unwrap_or_default());
         let covers =
             |driver: &&String| *driver == path || (driver.ends_with('/') && path.starts_with(*driver));
         match config.drivers.keys().find(covers) {
@@ -45,7 +45,7 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
 }
 
 /// Returns all forbidden names among the tokens, each with its line.
-fn named(tokens: &[(String, usize)]) -> Vec<(String, usize)> {
+fn named(tokens: &[Token]) -> Vec<Token> {
     let mut named = Vec::new();
     for (i, (token, line)) in tokens.iter().enumerate() {
         if NAMES.contains(&token.as_str()) {
@@ -66,18 +66,18 @@ fn named(tokens: &[(String, usize)]) -> Vec<(String, usize)> {
     named
 }
 
-fn is(tokens: &[(String, usize)], at: usize, text: &str) -> bool {
+fn is(tokens: &[Token], at: usize, text: &str) -> bool {
     tokens.get(at).is_some_and(|(token, _)| token == text)
 }
 
 /// Returns the index behind `::` after the token at `at`.
-fn after_colons(tokens: &[(String, usize)], at: usize) -> Option<usize> {
+fn after_colons(tokens: &[Token], at: usize) -> Option<usize> {
     let (first, second) = (at.saturating_add(1), at.saturating_add(2));
     (is(tokens, first, ":") && is(tokens, second, ":")).then(|| at.saturating_add(3))
 }
 
 /// Returns the indices at which the paths at `at` begin: one path, or all those in braces.
-fn branches(tokens: &[(String, usize)], at: usize) -> Vec<usize> {
+fn branches(tokens: &[Token], at: usize) -> Vec<usize> {
     if !is(tokens, at, "{") {
         return vec![at];
     }
@@ -97,7 +97,7 @@ fn branches(tokens: &[(String, usize)], at: usize) -> Vec<usize> {
 }
 
 /// Whether the module at `at` is named for plain values only.
-fn are_values(tokens: &[(String, usize)], at: usize) -> bool {
+fn are_values(tokens: &[Token], at: usize) -> bool {
     let Some(next) = after_colons(tokens, at) else { return false };
     let names = branches(tokens, next).into_iter().filter_map(|at| tokens.get(at));
     names.into_iter().all(|(name, _)| VALUES.contains(&name.as_str()))
