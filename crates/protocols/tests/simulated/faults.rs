@@ -24,12 +24,12 @@ fn source(fault: Fault) -> String {
 fn faults_are_documented() {
     let mut text = String::from(
         "# Faults\n\n\
-         All faults that this project knows by name, and what brings each about: standard runs of the simulator draw it,\n\
-         a Byzantine host commits it, somebody has to ask for it, or tests with real processes (below `crates/lab/tests/it`)\n\
-         cover it. `quorate sim --faults` prints the same list. Made by a test from `crates/sim/src/fault.rs`.\n",
+         All faults that this project knows by name, with their origin. Standard runs of the simulator draw a fault, or a Byzantine\n\
+         host causes it, or an option of the command line asks for it. Tests with real processes (below `crates/lab/tests/it`) cover\n\
+         others. `quorate sim --faults` prints the same list. A test generates this page from `crates/sim/src/fault.rs`.\n",
     );
     for class in FaultClass::ALL {
-        write!(text, "\n## {}\n\n| fault | is | brought about by |\n|---|---|---|\n", class.name()).unwrap();
+        write!(text, "\n## {}\n\n| fault | description | origin |\n|---|---|---|\n", class.name()).unwrap();
         for fault in Fault::ALL.iter().filter(|fault| fault.class() == class) {
             writeln!(text, "| {fault} | {} | {} |", fault.about(), source(*fault)).unwrap();
         }
