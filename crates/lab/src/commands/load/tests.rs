@@ -41,7 +41,7 @@ fn ignored_option_is_refused() {
     assert!(options("--reply-bytes 1 --presign 7").is_ok());
     let plain = options("").unwrap();
     let mix = Mix::Kv { prefix: "load/".to_owned(), keys: 10_000, request_bytes: 128, reads_per_mille: 0 };
-    assert_eq!(plain.mix, mix);
+    assert_eq!(format!("{:?}", plain.mix), format!("{mix:?}"));
 }
 
 /// Further options that make the ends of a range possible.
@@ -177,11 +177,11 @@ fn value_above_a_limit_of_the_cluster_is_refused() {
 #[test]
 fn history_file_is_opened_first_and_replaced_last() {
     let folder = tempfile::tempdir().unwrap();
-    let failure = Output::open(&folder.path().join("none").join("x")).err().unwrap();
+    let failure = HistoryOutput::open(&folder.path().join("none").join("x")).err().unwrap();
     assert!(failure.code() == 2 && failure.to_string().contains("No such file"), "{failure}");
     let file = folder.path().join("history");
     std::fs::write(&file, "an earlier history").unwrap();
-    let output = Output::open(&file).unwrap();
+    let output = HistoryOutput::open(&file).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "an earlier history");
     output.save(&History::default()).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
