@@ -304,7 +304,7 @@ mod tests {
     #[derive(Debug)]
     struct Names;
 
-    impl crate::ServiceLoad for Names {
+    impl ServiceLoad for Names {
         fn next(&self, rng: &mut Rng, operation: &mut Vec<u8>) {
             operation.extend_from_slice(format!("name {}", rng.below(20)).as_bytes());
         }
