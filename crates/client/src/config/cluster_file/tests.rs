@@ -101,7 +101,7 @@ fn first_mistake_is_named_with_line_and_field() {
     }
     let twice = good.replacen(&key(53).to_string(), &key(52).to_string(), 1);
     let error = read(&twice).unwrap_err().to_string();
-    assert!(error.contains("replicas[3].link: this key stands at another place"), "{error}");
+    assert!(error.contains("replicas[3].link: this key is at another place"), "{error}");
 }
 
 #[test]
