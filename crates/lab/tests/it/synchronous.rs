@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,9 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs a test with a cluster of each protocol, side by side.
 fn with_each_protocol(test: impl Fn(&str, Cluster) + Sync) {
+    // One test at a time: the processes of more clusters would find each other late on two cores.
+    static RUNNING: Mutex<()> = Mutex::new(());
+    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|scope| {
         for protocol in PROTOCOLS {
             let test = &test;
