@@ -169,7 +169,10 @@ fn cluster_serves_survives_a_kill_and_continues_after_a_stop() {
     place.says(&["del", "words"], "ok\n");
     place.says(&["del", "words"], "ok\n");
     place.says(&["cas", "a", "1", "2"], "ok\n");
-    place.denies(&["cas", "a", "1", "3"], "the key \"a\" does not have the expected value: nothing was changed");
+    place.denies(
+        &["cas", "a", "1", "3"],
+        "the key \"a\" does not have the expected value: nothing was changed",
+    );
     place.denies(&["cas", "--absent", "a", "3"], "the key \"a\" has a value: nothing was changed");
     bytes_come_back_as_they_went(&place);
     place.says(&["cas", "--absent", "b", "5"], "ok\n");

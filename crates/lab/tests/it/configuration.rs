@@ -356,7 +356,7 @@ fn testnet_refuses_a_cluster_that_could_not_start() {
         ),
         (&["--set", "t0_ms=0"], "protocol.pbft.t0_ms: expected 10 to 60000"),
         (&["--set", "keep_bytes=1KiB"], "keep_bytes: expected a size from \"16MiB\""),
-        (&["--set", "block_requests_max=1", "--set", "block_requests_max=2"], "stands there twice"),
+        (&["--set", "block_requests_max=1", "--set", "block_requests_max=2"], "a name is given twice"),
         (&["--addresses", "10.0.0.1,10.0.0.2,10.0.0.3,0.0.0.0"], "replicas[3].peers: expected an IP address"),
         (&["--n", "1000"], "expected 1 to 256 replicas"),
         (&["--n", "0"], "expected 1 to 256 replicas"),
@@ -391,7 +391,7 @@ fn run_without_effect_is_a_usage_error() {
     for (line, said) in [
         ("exam --n 4 --seeds 0", "--seeds"),
         ("exam --n 0", "expected 1 to 256 replicas"),
-        ("exam --n 3", "--n 3: pbft tolerates no fault with so few; expected at least 4"),
+        ("exam --n 3", "--n 3: pbft tolerates no fault with so few replicas; expected at least 4"),
         ("exam --n 4,3", "--n 3: pbft tolerates no fault"),
         ("exam --protocol sync-hotstuff --n 2", "expected at least 3"),
         ("exam --n 100000", "expected 1 to 256 replicas"),

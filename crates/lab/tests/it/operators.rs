@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const VICTIM: ReplicaId = ReplicaId(3);
 /// The warning that explains the cause.
-const WARNING: &str = "this one has said more than its disk knows";
+const WARNING: &str = "this replica has sent more than its disk has";
 
 /// A node outside the cluster's process table.
 struct Stray {

@@ -278,7 +278,7 @@ fn usage_errors_have_one_line() {
             &["--protocol", "pbft", "--seeds", "9..3"],
             "expected a number of seeds above 0 or a range like 100..200",
         ),
-        (&["--protocol", "pbft", "--seeds", "many"], "expected a number of seeds or a range"),
+        (&["--protocol", "pbft", "--seeds", "many"], "expected a number of seeds above 0 or a range"),
         (&["--protocol", "pbft", "--seeds", "5", "--seed", "3"], "cannot be used with"),
         (&["--protocol", "pbft", "--trace"], "--seed"),
         (&["--protocol", "pbft", "--history", "x"], "--seed"),

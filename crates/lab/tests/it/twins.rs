@@ -113,7 +113,7 @@ fn impossible_scenarios_are_refused_in_one_line() {
         (&["--protocol", "optsync"], "cut the network"),
         (&["--protocol", "sync-hotstuff-rotating"], "cut the network"),
         (&["--views", "1", "--range", "16..20", "--twin", "0"], "there are 16 scenarios"),
-        (&["--views", "1", "--scenario", "3", "--trace"], "say which replica is the twin"),
+        (&["--views", "1", "--scenario", "3", "--trace"], "choose the twin with --twin"),
         (&["--file", "/no/such/file"], "/no/such/file"),
         (&["--ledger", "x"], "--code"),
     ] {
