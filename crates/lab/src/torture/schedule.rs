@@ -177,7 +177,7 @@ mod tests {
         for event in events {
             match (event.fault, event.victim(ReplicaId(3), 4)) {
                 (ProcessFault::KillLeader | ProcessFault::PauseLeader, victim) => {
-                    assert_eq!(victim, Some(ReplicaId(3)))
+                    assert_eq!(victim, Some(ReplicaId(3)));
                 }
                 (ProcessFault::KillAll, victim) => assert_eq!(victim, None),
                 (_, Some(backup)) => {

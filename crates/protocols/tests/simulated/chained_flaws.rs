@@ -169,11 +169,11 @@ pub(crate) struct ViewsLeftOutUnseen(ViewsLeftOut);
 
 impl<R: Rules> Wrong<R> for ViewsLeftOutUnseen {
     fn claims(content: Content, claims: &mut Claims<'_>) {
-        claim_certificate_alone::<R>(&content, claims);
+        claim_certificate_alone(&content, claims);
     }
 
     fn hears(&mut self, view: View, content: Content, by: ReplicaId) -> Vec<Content> {
-        <ViewsLeftOut as Wrong<R>>::hears(&mut self.0, view, without_certificate::<R>(content), by)
+        <ViewsLeftOut as Wrong<R>>::hears(&mut self.0, view, without_certificate(content), by)
     }
 
     fn wants(&mut self, effects: &mut Vec<Effect>) {
@@ -251,7 +251,7 @@ impl<R: Rules> Wrong<R> for NoLastVote {
 }
 
 /// Claims the certificate of votes, but not the timeouts.
-fn claim_certificate_alone<R: Rules>(content: &Content, claims: &mut Claims<'_>) {
+fn claim_certificate_alone(content: &Content, claims: &mut Claims<'_>) {
     if let Some(proof) = proof(content) {
         claim_votes(&proof.qc, VOTE, claims);
     }
@@ -269,7 +269,7 @@ impl<R: Rules> Wrong<R> for LeavesUnproven {
     }
 
     fn claims(content: Content, claims: &mut Claims<'_>) {
-        claim_certificate_alone::<R>(&content, claims);
+        claim_certificate_alone(&content, claims);
     }
 
     fn hears(&mut self, view: View, content: Content, _: ReplicaId) -> Vec<Content> {
@@ -293,7 +293,7 @@ impl<R: Rules> Wrong<R> for LeavesUnproven {
 }
 
 /// Returns the message without the certificates that come with timeouts.
-fn without_certificate<R: Rules>(content: Content) -> Content {
+fn without_certificate(content: Content) -> Content {
     let none = Certificate::genesis(VOTE);
     match content {
         // The receiver believes the sender's view.
@@ -314,11 +314,11 @@ pub(crate) struct NoCertificates;
 
 impl<R: Rules> Wrong<R> for NoCertificates {
     fn claims(content: Content, claims: &mut Claims<'_>) {
-        claim_certificate_alone::<R>(&content, claims);
+        claim_certificate_alone(&content, claims);
     }
 
     fn hears(&mut self, _: View, content: Content, _: ReplicaId) -> Vec<Content> {
-        vec![without_certificate::<R>(content)]
+        vec![without_certificate(content)]
     }
 }
 
@@ -331,7 +331,7 @@ pub(crate) struct HiddenLock {
 
 impl<R: Rules> Wrong<R> for HiddenLock {
     fn claims(content: Content, claims: &mut Claims<'_>) {
-        claim_certificate_alone::<R>(&content, claims);
+        claim_certificate_alone(&content, claims);
     }
 
     fn hears(&mut self, _: View, content: Content, _: ReplicaId) -> Vec<Content> {
@@ -341,7 +341,7 @@ impl<R: Rules> Wrong<R> for HiddenLock {
             }
             self.locked = proof.qc.view();
         }
-        vec![without_certificate::<R>(content)]
+        vec![without_certificate(content)]
     }
 
     fn says(&mut self, to: To, content: Content) -> Option<Content> {
@@ -465,7 +465,7 @@ impl<R: Rules> Wrong<R> for Credulous<R> {
     const ATTACKS: &'static [AttackEntry] = &[AttackEntry {
         name: "forged certificate",
         about: "Shows a certificate of its own signature alone, for a block that nobody has.",
-        make: || Box::new(Forger::<R>(forge_alone::<R>, PhantomData)),
+        make: || Box::new(Forger::<R>(forge_alone, PhantomData)),
     }];
 
     fn claims(_: Content, _: &mut Claims<'_>) {}
@@ -483,7 +483,7 @@ impl<R: Rules> Wrong<R> for VotesForNoBlock<R> {
     const ATTACKS: &'static [AttackEntry] = &[AttackEntry {
         name: "moved certificate",
         about: "Shows the votes for one block as if they were for another, which nobody has.",
-        make: || Box::new(Forger::<R>(move_votes::<R>, PhantomData)),
+        make: || Box::new(Forger::<R>(move_votes, PhantomData)),
     }];
 
     fn auth(content: Content) -> Auth {
@@ -575,14 +575,14 @@ impl<R: Rules> Attack for Forger<R> {
     }
 }
 
-fn forge_alone<R: Rules>(scene: &Scene<'_>, content: &Content) -> Option<Certificate> {
+fn forge_alone(scene: &Scene<'_>, content: &Content) -> Option<Certificate> {
     let view = proof(content)?.qc.view().plus(2);
     let statement = BlockVote { view, block: BlockId(NOBODYS) }.statement(VOTE);
     let vote = (scene.me, (scene.sign)(&statement));
     Some(Certificate::of(statement, &[vote]))
 }
 
-fn move_votes<R: Rules>(_: &Scene<'_>, content: &Content) -> Option<Certificate> {
+fn move_votes(_: &Scene<'_>, content: &Content) -> Option<Certificate> {
     let qc = proof(content)?.qc.clone();
     let moved = Statement { subject: NOBODYS, ..qc.statement };
     (!qc.is_genesis()).then_some(Certificate { statement: moved, ..qc })
