@@ -154,7 +154,7 @@ impl Leaders {
     /// Returns the leaders of a protocol that commits the first of `links` certified blocks of consecutive views.
     ///
     /// # Errors
-    /// When the parameters are out of range.
+    /// Fails when the parameters are out of range.
     pub fn new(
         policy: LeaderPolicy,
         views_per_leader: u64,

@@ -36,7 +36,7 @@ impl Timing {
     /// Checks that the lengths are in range.
     ///
     /// # Errors
-    /// When a length is out of range.
+    /// Fails when a length is out of range.
     pub fn check(&self) -> Result<(), OpenError> {
         let least = self.d0_ms.saturating_mul(3);
         for (name, value, low, high) in

@@ -20,7 +20,7 @@
 //! before VOTE; the next leader records with its vote that it may propose. A certificate needs only the fastest q disks.
 //!
 //! A § without a file is one of `docs/specification/hotstuff.md`. `hotstuff` calls a TIMEOUT `complain` and an ADVANCE
-//! `next-view`. What a certificate locks and commits, and which proposals get a vote, is stated by the rule sets.
+//! `next-view`. The rule sets state the lock and the commits of a certificate, and the proposals that get a vote.
 //!
 //! ## Differences between the rule sets
 //! | | `hotstuff` | `jolteon` | `hotstuff2` |

@@ -46,7 +46,7 @@ impl<X> ChainedParams<X> {
     /// The length of timers.
     ///
     /// # Errors
-    /// When a length is out of range.
+    /// Fails when a length is out of range.
     pub(super) fn checked_timing(&self) -> Result<Timing, OpenError> {
         let timing = self.timing();
         timing.check()?;

@@ -155,7 +155,7 @@ pub trait Form: Debug + Sized + Send + 'static {
     /// Leaves a view that f + 1 replicas blame.
     ///
     /// # Errors
-    /// When the view is over already.
+    /// Fails when the view is over already.
     fn leave_blamed(
         replica: &mut SyncHotStuff<Self>,
         cx: &mut Context<'_, Self>,
