@@ -113,8 +113,8 @@ fn node_that_a_signal_ends_is_reported_with_the_signal() {
     let by = "somebody killed it, or the system ran out of memory";
     let (code, line) = ended("echo 'WARN stood still' >&2; kill -KILL $$");
     assert_eq!((code, line), (None, format!("(signal 9, SIGKILL): {by}")));
-    let (_, line) = ended("echo 'WARN stood still' >&2; kill -HUP $$");
-    assert_eq!(line, "(signal 1, SIGHUP)");
+    let (_, line) = ended("echo 'WARN stood still' >&2; kill -USR1 $$");
+    assert_eq!(line, "(signal 10, SIGUSR1)");
     let (_, line) = ended("echo 'the stack has overflowed' >&2; ulimit -c 0; kill -ABRT $$");
     assert_eq!(line, "(signal 6, SIGABRT): the stack has overflowed");
     let (_, line) = ended("ulimit -c 0; kill -SEGV $$");
