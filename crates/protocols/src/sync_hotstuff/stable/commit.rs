@@ -147,8 +147,8 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// §19: begins the last wait anew. No timer commits votes that were cast in doubt, and a commit would need a new vote.
-    /// Where there can be none, the certificate of the last vote or of the base is broadcast. All replicas have the
-    /// statements of the leader for it, from this replica's vote or from its forwarded NEW-VIEW. So nobody casts a
+    /// If no new vote is possible, the replica broadcasts the certificate of its last vote or of the base. All replicas have
+    /// the statements of the leader for it, from this replica's vote or from its forwarded NEW-VIEW. So no replica casts a
     /// conflicting vote.
     fn wait_anew(&mut self, cx: &mut Cx<'_, Self>) {
         let may = self.is_running() && self.is_stuck(cx.blocks());
