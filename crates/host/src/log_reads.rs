@@ -4,7 +4,7 @@
 //! that peer's own questions and delay no other peer. A turn reads a bounded amount, so that it stays short.
 
 use quorate_replica::Input;
-use quorate_storage::{Disk, Fault, Store};
+use quorate_storage::{BoxedStore, Fault};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, LOADS_PER_PEER_MAX};
 use quorate_types::{BlockId, Height, ReplicaId};
 use std::collections::{BTreeMap, VecDeque};
@@ -94,9 +94,9 @@ impl LogReads {
     }
 
     /// Answers questions as far as the budget of this turn allows. A block that is begun is read whole, however long it is.
-    pub(crate) fn serve<D: Disk>(
+    pub(crate) fn serve(
         &mut self,
-        store: &mut Store<D>,
+        store: &mut BoxedStore,
         left: &mut ReadBudget,
         answers: &mut Vec<Input>,
     ) -> Result<(), Fault> {
@@ -115,12 +115,7 @@ impl LogReads {
     }
 
     /// Reads the answer to a question; `None` when another turn continues it.
-    fn read<D: Disk>(
-        &mut self,
-        store: &mut Store<D>,
-        read: LogRead,
-        records: u64,
-    ) -> Result<Option<Input>, Fault> {
+    fn read(&mut self, store: &mut BoxedStore, read: LogRead, records: u64) -> Result<Option<Input>, Fault> {
         match read {
             LogRead::Block { to, height, id } => {
                 // A decided id is a short record. No body is read for an id that was not decided.
@@ -180,7 +175,7 @@ mod tests {
             limits: quorate_types::BodyLimits { bundle_bytes_max: 1 << 10, ..Default::default() },
             ..StoreConfig::default()
         };
-        let mut store = Store::open(disk, config, &mut |_| {}).unwrap();
+        let mut store = BoxedStore::open(Box::new(disk), config, &mut |_| {}).unwrap();
         for height in (1..=1_000).map(Height) {
             let decided = LogEntry::Decided { height, id: BlockId::null(height) };
             store.append(Mark(height.0), &decided).unwrap();

@@ -9,7 +9,7 @@ use quorate_app::{Application, Execution};
 use quorate_consensus::Entry;
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_replica::{Replica, ReplicaSetup, RestoredLog};
-use quorate_storage::{Disk, Store, StoreConfig};
+use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
 use quorate_types::{Genesis, Time};
 use std::sync::Arc;
 
@@ -33,13 +33,13 @@ pub struct HostSetup {
     pub snapshot_every_bytes: u64,
 }
 
-impl<D: Disk> Host<D> {
+impl Host {
     /// Opens a host: the newest snapshot, then the decided blocks of the log after it, then the replica with its
     /// promises. The new incarnation is durable when this returns, so links may come up.
     ///
     /// # Errors
     /// Fails when the disk fails or holds contradictory data.
-    pub fn open(setup: HostSetup, disk: D, out: &mut dyn Outgoing) -> Result<Self, HostFault> {
+    pub fn open(setup: HostSetup, disk: Box<dyn Disk>, out: &mut dyn Outgoing) -> Result<Self, HostFault> {
         let HostSetup {
             entry,
             replica,
@@ -87,10 +87,10 @@ impl<D: Disk> Host<D> {
 }
 
 /// Restores the state from the newest snapshot and the log after it. Returns it with the bytes of that part of the log.
-fn restore<D: Disk>(
+fn restore(
     genesis: &Genesis,
     application: Box<dyn Application>,
-    store: &mut Store<D>,
+    store: &mut BoxedStore,
     log: &mut RestoredLog,
 ) -> Result<(Execution, u64), HostFault> {
     let mut execution =

@@ -3,7 +3,7 @@
 use crate::executor::Executor;
 use crate::fault::HostFault;
 use quorate_app::Snapshot;
-use quorate_storage::{Disk, SnapshotWriter, Store};
+use quorate_storage::{BoxedStore, SnapshotWriter};
 use quorate_types::{Height, Mark};
 
 /// Bytes of a snapshot that one turn writes.
@@ -55,10 +55,10 @@ impl SnapshotProgress {
 
     /// Begins a snapshot when one is due, or takes the next step of the one that is being written. A step makes at most
     /// one sync, and none when the log `has_synced` in this turn. Returns the mark that the snapshot waits for.
-    pub(crate) fn step<D: Disk>(
+    pub(crate) fn step(
         &mut self,
         has_synced: bool,
-        store: &mut Store<D>,
+        store: &mut BoxedStore,
         executor: &mut Executor,
     ) -> Result<Mark, HostFault> {
         self.is_next = has_synced && self.is_busy();
@@ -89,10 +89,10 @@ impl SnapshotProgress {
         self.replayed_bytes.saturating_add(log_bytes.saturating_sub(self.begun_at))
     }
 
-    fn write_slice<D: Disk>(
+    fn write_slice(
         &mut self,
         mut running: SnapshotInProgress,
-        store: &mut Store<D>,
+        store: &mut BoxedStore,
     ) -> Result<Mark, HostFault> {
         let mark = running.mark;
         let mut written = 0;

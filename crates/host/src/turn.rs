@@ -9,7 +9,7 @@ use crate::snapshots::SnapshotProgress;
 use quorate_consensus::LinkEvent;
 use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, FrameSource, Input, Intake, Output, Passed, Replica, Unsealed};
-use quorate_storage::{Disk, Store};
+use quorate_storage::BoxedStore;
 use quorate_types::wire::Lane;
 use quorate_types::{Domain, Height, Ledger, LogEntry, Mark, ReplicaId, ReplicaSet, Time};
 
@@ -48,10 +48,10 @@ enum FlushTime {
 }
 
 /// See the crate.
-pub struct Host<D: Disk> {
+pub struct Host {
     pub(crate) replica: Replica,
     pub(crate) intake: Intake,
-    pub(crate) store: Store<D>,
+    pub(crate) store: BoxedStore,
     pub(crate) executor: Executor,
     pub(crate) snapshots: SnapshotProgress,
     pub(crate) key: SigningKey,
@@ -67,11 +67,11 @@ pub struct Host<D: Disk> {
     own: Ledger,
 }
 
-impl<D: Disk> Host<D> {
+impl Host {
     pub(crate) fn assemble(
         replica: Replica,
         intake: Intake,
-        store: Store<D>,
+        store: BoxedStore,
         executor: Executor,
         snapshots: SnapshotProgress,
         key: SigningKey,
@@ -159,7 +159,7 @@ impl<D: Disk> Host<D> {
 
     /// Returns the log.
     #[must_use]
-    pub fn store(&self) -> &Store<D> {
+    pub fn store(&self) -> &BoxedStore {
         &self.store
     }
 
@@ -171,11 +171,6 @@ impl<D: Disk> Host<D> {
     /// Returns the duration of the longest sync since the last call, in nanoseconds.
     pub fn take_longest_sync_ns(&mut self) -> u64 {
         self.store.take_longest_sync_ns()
-    }
-
-    /// Ends the host and returns its disk, for restarts in the simulator.
-    pub fn into_disk(self) -> D {
-        self.store.into_disk()
     }
 
     /// Returns the cost of the work so far, without the network's part.

@@ -66,7 +66,7 @@ pub(crate) fn serve_on_its_disk(node: PreparedNode, stop: &StopRequest) -> Resul
     match node.config.durability {
         Durability::None => {
             let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
-            serve(node, disk, "memory".to_owned(), stop)
+            serve(node, Box::new(disk), "memory".to_owned(), stop)
         }
         Durability::Fsync => on_files(node, quorate_storage::Durability::Fsync, stop),
         Durability::Os => on_files(node, quorate_storage::Durability::Os, stop),
@@ -100,10 +100,15 @@ fn on_files(
     let disk = FileDiskConfig { durability, salt: node.folder.salt(), ..FileDiskConfig::default() };
     let disk = FileDisk::open(node.folder.path(), disk).map_err(Failure::run)?;
     let mode = disk.mode().to_string();
-    serve(node, disk, mode, stop)
+    serve(node, Box::new(disk), mode, stop)
 }
 
-fn serve<D: Disk>(node: PreparedNode, disk: D, log_mode: String, stop: &StopRequest) -> Result<(), Failure> {
+fn serve(
+    node: PreparedNode,
+    disk: Box<dyn Disk>,
+    log_mode: String,
+    stop: &StopRequest,
+) -> Result<(), Failure> {
     let PreparedNode { config, service, keys, folder, peers, clients } = node;
     // If no data outlives the process, the folder stays locked and is not used.
     let (folder, _held) = match config.durability {

@@ -83,7 +83,7 @@ impl Left {
 
 /// Replicas whose links lose no frame.
 struct Cluster {
-    hosts: Vec<Host<MemDisk>>,
+    hosts: Vec<Host>,
     left: Vec<Left>,
     now: Time,
     bundles: u64,
@@ -139,7 +139,7 @@ impl Cluster {
                 snapshot_every_bytes: 1 << 30,
             };
             let mut out = Left::default();
-            let host = Host::open(setup, MemDisk::new(2 << 20, 512), &mut out).unwrap();
+            let host = Host::open(setup, Box::new(MemDisk::new(2 << 20, 512)), &mut out).unwrap();
             left.push(out);
             host
         });

@@ -17,8 +17,8 @@ pub mod sync_hotstuff;
 
 use quorate_consensus::Entry;
 
-/// All protocols.
-pub const REGISTRY: &[Entry] = &[
+/// All protocols. A static, because each crate that names a constant would compile all protocols again.
+pub static REGISTRY: &[Entry] = &[
     Entry::of::<pbft::Pbft>(),
     Entry::of::<pbft::PbftSigned>(),
     Entry::of::<chained::Chained<chained::HotStuff>>(),

@@ -48,7 +48,7 @@ pub(crate) struct PeerLink {
 
 /// A running replica.
 pub(crate) struct Running {
-    pub(crate) host: Host<SimDisk>,
+    pub(crate) host: Host,
     pub(crate) clock: Clock,
     /// Links by peer; `None` for the replica itself. Empty where frames travel as datagrams.
     pub(crate) peer_links: Vec<Option<PeerLink>>,
@@ -226,7 +226,7 @@ impl ReplicaSlot {
             replay_check: replay_check.as_ref(),
             clock: None,
         };
-        let host = Host::open(setup, disk, &mut sink)?;
+        let host = Host::open(setup, Box::new(disk), &mut sink)?;
         let executed = host.executor().execution().height();
         self.running = Some(Box::new(Running {
             host,
@@ -403,7 +403,7 @@ impl Running {
 
 /// Receivers of a slot's input.
 struct Receiver<'a> {
-    host: &'a mut Host<SimDisk>,
+    host: &'a mut Host,
     /// Whether the host has received input.
     has_read: &'a mut bool,
     /// Whether the replica itself receives nothing.
@@ -415,7 +415,7 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    fn host(&mut self) -> &mut Host<SimDisk> {
+    fn host(&mut self) -> &mut Host {
         *self.has_read = true;
         self.host
     }
@@ -462,7 +462,7 @@ impl Receiver<'_> {
 }
 
 /// Returns the event that a loss means to the protocol.
-fn event_of(host: &Host<SimDisk>, loss: Loss) -> LinkEvent {
+fn event_of(host: &Host, loss: Loss) -> LinkEvent {
     host.loss(loss.lane, loss.direction == Direction::Incoming)
 }
 

@@ -106,3 +106,78 @@ pub trait Disk: Send {
     /// Fails with [`Fault::Io`].
     fn blob_delete(&mut self, name: &str) -> Result<(), Fault>;
 }
+
+/// The disk of a host, chosen when the process starts. So the host is compiled once for all disks.
+impl Disk for Box<dyn Disk> {
+    fn page_bytes(&self) -> usize {
+        (**self).page_bytes()
+    }
+
+    fn segment_bytes(&self) -> u32 {
+        (**self).segment_bytes()
+    }
+
+    fn segments(&self) -> u32 {
+        (**self).segments()
+    }
+
+    fn salt(&self) -> u64 {
+        (**self).salt()
+    }
+
+    fn grow(&mut self) -> Result<u32, Fault> {
+        (**self).grow()
+    }
+
+    fn prepare(&mut self) -> Result<bool, Fault> {
+        (**self).prepare()
+    }
+
+    fn write(&mut self, slot: u32, offset: u32, pages: &[u8]) -> Result<(), Fault> {
+        (**self).write(slot, offset, pages)
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        (**self).sync()
+    }
+
+    fn syncs(&self) -> u64 {
+        (**self).syncs()
+    }
+
+    fn take_longest_sync_ns(&mut self) -> u64 {
+        (**self).take_longest_sync_ns()
+    }
+
+    fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
+        (**self).read(slot, offset, into)
+    }
+
+    fn blob_begin(&mut self, name: &str) -> Result<(), Fault> {
+        (**self).blob_begin(name)
+    }
+
+    fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        (**self).blob_append(bytes)
+    }
+
+    fn blob_sync(&mut self) -> Result<(), Fault> {
+        (**self).blob_sync()
+    }
+
+    fn blob_commit(&mut self) -> Result<(), Fault> {
+        (**self).blob_commit()
+    }
+
+    fn blobs(&self) -> Result<Vec<(String, u64)>, Fault> {
+        (**self).blobs()
+    }
+
+    fn blob_read(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+        (**self).blob_read(name, offset, into)
+    }
+
+    fn blob_delete(&mut self, name: &str) -> Result<(), Fault> {
+        (**self).blob_delete(name)
+    }
+}

@@ -46,7 +46,7 @@ pub use fault::Fault;
 pub use file_disk::{Durability, FileDisk, FileDiskConfig, Mode};
 pub use mem_disk::{Keep, MemDisk};
 pub use snapshot::{SnapshotWriter, StoredSnapshot};
-pub use store::{Store, StoreConfig};
+pub use store::{BoxedStore, Store, StoreConfig};
 
 /// The number of bytes of a segment of the log. Tests may use smaller segments.
 pub const SEGMENT_BYTES: u32 = 16 << 20;

@@ -33,7 +33,7 @@ fn findings(change: impl FnOnce(&mut BTreeMap<String, String>)) -> Findings {
     let wire = "//! The wire.";
     let hash = blake3::hash(wire.as_bytes()).to_hex();
     let manifest = "[dependencies]\nquorate-types.workspace = true\n[lints]\nworkspace = true";
-    let registry = "pub const REGISTRY: &[Entry] = &[Entry::of::<pbft::Pbft>(), Entry::of::<echo::Echo>()];";
+    let registry = "pub static REGISTRY: &[Entry] = &[Entry::of::<pbft::Pbft>(), Entry::of::<echo::Echo>()];";
     let tidy = "members = ['crates/types', 'crates/protocols']\npure = ['types', 'protocols']\n\
                 [edges]\ntypes = []\nprotocols = ['types']";
     let mut files: BTreeMap<String, String> = [

@@ -60,11 +60,11 @@ const CHECK_SLICE_NS: u64 = 3_000_000;
 const EXECUTE_SLICE_NS: u64 = 5_000_000;
 
 /// The parts of a node.
-pub struct NodeSetup<D> {
+pub struct NodeSetup {
     /// The replica with its application and key.
     pub host: HostSetup,
     /// The disk that keeps its promises.
-    pub disk: D,
+    pub disk: Box<dyn Disk>,
     /// Keys and addresses of all replicas, by id.
     pub peers: Vec<PeerConfig>,
     /// The protection of links.
@@ -99,7 +99,7 @@ pub enum NodeFault {
 /// The reason why it does not open.
 pub fn rehearse(setup: HostSetup) -> Result<(), NodeFault> {
     let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
-    Host::open(setup, disk, &mut EarlyOutput::default())?;
+    Host::open(setup, Box::new(disk), &mut EarlyOutput::default())?;
     Ok(())
 }
 
@@ -111,8 +111,8 @@ enum PendingAnswer {
 }
 
 /// One replica on this machine.
-pub struct Node<D: Disk> {
-    host: Host<D>,
+pub struct Node {
+    host: Host,
     net: Reactor,
     clients: Clients,
     rejects: Rejects,
@@ -128,12 +128,12 @@ pub struct Node<D: Disk> {
     progress: status::ExecutionProgress,
 }
 
-impl<D: Disk> Node<D> {
+impl Node {
     /// Opens the replica on its disk, and the sockets.
     ///
     /// # Errors
     /// Fails when the data on the disk does not fit the configuration, or a socket cannot be used.
-    pub fn open(mut setup: NodeSetup<D>) -> Result<Self, NodeFault> {
+    pub fn open(mut setup: NodeSetup) -> Result<Self, NodeFault> {
         setup.host.application = Box::new(MeteredApplication(setup.host.application));
         let committee = setup.host.replica.committee.clone();
         let me = setup.host.replica.me;

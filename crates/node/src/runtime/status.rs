@@ -2,7 +2,6 @@
 
 use super::{Node, quarantine};
 use quorate_replica::{GuardStatus, ReplicaState};
-use quorate_storage::Disk;
 use quorate_types::{Height, Time};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -72,7 +71,7 @@ impl ExecutionProgress {
     }
 }
 
-impl<D: Disk> Node<D> {
+impl Node {
     /// Returns the status as one line of JSON.
     pub(super) fn status_json(&mut self, now: Time) -> String {
         let replica = self.host.replica().status();

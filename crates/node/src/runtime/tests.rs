@@ -100,7 +100,7 @@ fn clock_starts_when_the_node_is_open() {
     };
     let setup = NodeSetup {
         host,
-        disk: MemDisk::new(2 << 20, 512),
+        disk: Box::new(MemDisk::new(2 << 20, 512)),
         peers: keys.iter().map(|key| PeerConfig { key: key.public(), address }).collect(),
         security: Security::Plain,
         listen_peers: peers,

@@ -39,6 +39,9 @@ impl Default for StoreConfig {
     }
 }
 
+/// A store over a disk that is chosen at run time.
+pub type BoxedStore = Store<Box<dyn Disk>>;
+
 /// A replica's log, its index, and its snapshots.
 ///
 /// After any [`Fault`] from a call that writes, the store refuses all work, because the content of the disk is unknown.
