@@ -1,7 +1,7 @@
 //! Inspection of a disk as its owner would find it after a crash now.
 
 use crate::settings::{Cluster, Settings};
-use quorate_storage::{MemDisk, Store, StoreConfig};
+use quorate_storage::{BoxedStore, MemDisk, StoreConfig};
 use quorate_types::{LogEntry, Statement};
 
 /// Returns the configuration of a replica's store.
@@ -19,10 +19,11 @@ pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfi
 pub(crate) fn binds(disk: MemDisk, settings: &Settings, cluster: &Cluster, said: &Statement) -> bool {
     let mut found = false;
     let slot = said.slot();
-    let opened = Store::open(disk, store_config(settings, cluster), &mut |entry| match entry {
-        LogEntry::Guard(statement) => found |= statement == *said,
-        LogEntry::Floors(floors) => found |= floors.is_dead(&slot),
-        _ => {}
-    });
+    let opened =
+        BoxedStore::open(Box::new(disk), store_config(settings, cluster), &mut |entry| match entry {
+            LogEntry::Guard(statement) => found |= statement == *said,
+            LogEntry::Floors(floors) => found |= floors.is_dead(&slot),
+            _ => {}
+        });
     opened.is_ok() && found
 }
