@@ -52,7 +52,7 @@ pub const BUNDLE_REQUESTS: Field = Field {
 /// See [`Field::about`].
 pub const BUNDLE_BYTES: Field = Field {
     name: "bundle_bytes_max",
-    about: "The largest bundle of requests; at least request_bytes_max and 128 bytes.",
+    about: "The largest bundle of requests; at least the sum of request_bytes_max and 128 bytes.",
     example: "\"1MiB\"",
     change: Change::Never,
 };

@@ -183,7 +183,7 @@ const PLACEMENT: Field = Field {
 };
 const DISK_BYTES: Field = Field {
     name: "disk_bytes_max",
-    about: "Disk space of the data folder at most; at least keep_bytes and 256MiB.",
+    about: "Disk space of the data folder at most; at least the sum of keep_bytes and 256MiB.",
     example: "\"8GiB\"",
     change: Change::AtStart,
 };
