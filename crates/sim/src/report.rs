@@ -84,6 +84,10 @@ impl Report {
             let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             world.note_panic(text.unwrap_or_default());
         }
+        Self::about(&mut world, faults, recovered_ns)
+    }
+
+    fn about(world: &mut World, faults: BTreeMap<Fault, u32>, recovered_ns: u64) -> Self {
         let transitions = world.trace().count();
         Self {
             seed: world.settings().seed,

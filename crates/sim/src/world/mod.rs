@@ -279,6 +279,16 @@ impl World {
         span_ns: u64,
         mut goes_on: impl FnMut(&Self) -> bool,
     ) -> Result<(), Failure> {
+        self.run_on(what, span_ns, &mut goes_on)
+    }
+
+    /// Is [`Self::run_while`], compiled once for all conditions.
+    fn run_on(
+        &mut self,
+        what: &str,
+        span_ns: u64,
+        goes_on: &mut dyn FnMut(&Self) -> bool,
+    ) -> Result<(), Failure> {
         let end = self.now.plus(span_ns);
         while goes_on(self) {
             if self.queue.next_at().is_none_or(|at| at > end) {
