@@ -87,7 +87,7 @@ pub(super) fn run_seeds(
     options: &RunOptions<'_>,
     progress: &mut WorkProgress,
     seeds: Range<u64>,
-    run: impl Fn(u64) -> RunResult + Sync,
+    run: &(dyn Fn(u64) -> RunResult + Sync),
 ) -> SeedsTotal {
     let Range { start, end } = seeds;
     let stop = AtomicBool::new(false);
@@ -97,7 +97,7 @@ pub(super) fn run_seeds(
         let ran = catch_unwind(AssertUnwindSafe(|| run(start.saturating_add(place))));
         ran.unwrap_or_else(|panic| Err(format!("panics: {}", message(panic.as_ref()))))
     };
-    share(end.saturating_sub(start), &stop, run, |place, report| {
+    share(end.saturating_sub(start), &stop, &run, |place, report| {
         let seed = start.saturating_add(place);
         match report {
             Ok(report) => total.add(seed, &report),

@@ -16,7 +16,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub(super) fn share<T: Send>(
     count: u64,
     stop: &AtomicBool,
-    work: impl Fn(u64) -> T + Sync,
+    work: &(dyn Fn(u64) -> T + Sync),
     mut done: impl FnMut(u64, T),
 ) {
     let next = AtomicU64::new(0);
@@ -24,7 +24,7 @@ pub(super) fn share<T: Send>(
         let (results, finished) = mpsc::channel();
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         for _ in 0..cores {
-            let (results, next, work) = (results.clone(), &next, &work);
+            let (results, next, work) = (results.clone(), &next, work);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
@@ -98,14 +98,14 @@ mod tests {
         share(
             100,
             &stop,
-            |number| number * 2,
+            &|number| number * 2,
             |number, result| assert!(seen.insert(number) && result == number * 2),
         );
         assert_eq!(seen.len(), 100);
         share(
             100,
             &AtomicBool::new(true),
-            |_| (),
+            &|_| (),
             |number, ()| panic!("piece {number} has begun after the stop"),
         );
     }

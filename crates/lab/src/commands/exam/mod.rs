@@ -146,7 +146,7 @@ fn examine(
         let options = RunOptions { failed_before, keep_going: true, again: &again };
         let begun = Instant::now();
         let run_scenario = |seed| scenario.run(entry, n, seed).map_err(|error| error.to_string());
-        let total = run_seeds(&options, &mut progress, piece.clone(), run_scenario);
+        let total = run_seeds(&options, &mut progress, piece.clone(), &run_scenario);
         let done = ledger_entry(args, entry, (scenario, n), piece, &total, begun);
         if let Some(ledger) = ledger {
             ledger.add(done.clone())?;

@@ -36,7 +36,7 @@ pub(super) fn run() -> Result<u64, Failure> {
             let title = format!("{} n = {n}, seeds {}..{}", entry.spec.name, seeds.start, seeds.end);
             let run = |seed| run_scenario(entry, n, seed, standard);
             let again = |seed| again(entry.spec.name.as_str(), n, seed, standard);
-            failures = failures.saturating_add(run_all(&title, seeds, run, &again)?);
+            failures = failures.saturating_add(run_all(&title, seeds, &run, &again)?);
         }
     }
     let regressions = Regression::all().map_err(Failure::run)?;
@@ -49,7 +49,7 @@ pub(super) fn run() -> Result<u64, Failure> {
     let again =
         |place| found(place).map(|run| run.scenario.again(run.protocol, run.n, run.seed)).unwrap_or_default();
     let count = u64::try_from(regressions.len()).unwrap_or(u64::MAX);
-    failures = failures.saturating_add(run_all("runs that have failed before", 0..count, run, &again)?);
+    failures = failures.saturating_add(run_all("runs that have failed before", 0..count, &run, &again)?);
     Ok(failures)
 }
 
@@ -68,7 +68,7 @@ fn other_scenarios(entry: &'static Entry, n: usize, fresh: u64) -> Result<u64, F
     let name = entry.spec.name.as_str();
     let again = |place| nth(place).map(|(scenario, seed)| again(name, n, seed, scenario)).unwrap_or_default();
     let title = format!("{name} n = {n}, all other scenarios, seeds from {fresh}");
-    run_all(&title, 0..u64::try_from(chosen.len()).unwrap_or(u64::MAX), run, &again)
+    run_all(&title, 0..u64::try_from(chosen.len()).unwrap_or(u64::MAX), &run, &again)
 }
 
 fn run_scenario(entry: &Entry, n: usize, seed: u64, scenario: &ExamScenario) -> RunResult {
@@ -84,7 +84,7 @@ fn again(protocol: &str, n: usize, seed: u64, scenario: &ExamScenario) -> String
 fn run_all(
     title: &str,
     seeds: Range<u64>,
-    run: impl Fn(u64) -> RunResult + Sync,
+    run: &(dyn Fn(u64) -> RunResult + Sync),
     again: &(dyn Fn(u64) -> String + Sync),
 ) -> Result<u64, Failure> {
     let count = seeds.end.saturating_sub(seeds.start);

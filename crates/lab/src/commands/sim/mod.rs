@@ -134,7 +134,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let seeds = args.seeds.0.clone();
             let mut progress = WorkProgress::new(seeds.end.saturating_sub(seeds.start), "seeds", args.json);
             let options = RunOptions { failed_before: 0, keep_going: args.keep_going, again: &again };
-            run_seeds(&options, &mut progress, seeds, |seed| {
+            run_seeds(&options, &mut progress, seeds, &|seed| {
                 runs.run(seed, Trace::default()).map_err(|error| error.to_string())
             })
         }

@@ -103,7 +103,7 @@ pub(super) fn run(
     let (mut total, mut is_late, mut bad) = (RangeResult::default(), false, None);
     let piece_of = |place: u64| usize::try_from(place).ok().and_then(|place| pieces.get(place));
     let run = |place| piece_of(place).map_or(Ok(None), |piece| runs.piece(piece, &stop));
-    share(u64::try_from(pieces.len()).unwrap_or(u64::MAX), &stop, run, |place, verdict| {
+    share(u64::try_from(pieces.len()).unwrap_or(u64::MAX), &stop, &run, |place, verdict| {
         match (piece_of(place), verdict) {
             (Some(piece), Ok(Some(verdict))) => {
                 done(&progress, piece, &verdict);
