@@ -13,17 +13,13 @@ use crate::service_load::ServiceLoad;
 use quorate_app::{Application, At, RestoreError, Snapshot};
 use quorate_consensus::Entry;
 use quorate_node::service::Service;
-use quorate_sim::{Companion, Plan, Settings, Survives, Workload, World, ms, secs};
+use quorate_sim::{Companion, Settings, run_with_restarts};
+use quorate_types::Digest;
 use quorate_types::digest::{Context, hex};
 use quorate_types::rng::Rng;
-use quorate_types::{Digest, ReplicaId};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Crashes of one replica each in a run.
-const CRASHES: u64 = 4;
-/// Operations of each client.
-const OPERATIONS: u32 = 80;
 /// Bytes of a snapshot's header before the two inner headers.
 const LENGTHS_BYTES: usize = 8;
 
@@ -102,38 +98,12 @@ pub fn run(
             findings: shared.clone(),
         })
     })));
-    let mut world = World::new(settings).map_err(|error| error.to_string())?;
-    let ran = drive(&mut world, entry, seed).map_err(|failure| failure.to_string());
+    let ran = run_with_restarts(settings).map_err(|error| error.to_string())?;
     let findings = findings.lock();
     match &findings.finding {
         Some(finding) => Err(finding.clone()),
-        None => ran.map(|()| findings.work),
+        None => ran.map(|()| findings.work).map_err(|failure| failure.to_string()),
     }
-}
-
-/// Offers load and crashes one replica after the other.
-fn drive(world: &mut World, entry: &Entry, seed: u64) -> Result<(), quorate_sim::Failure> {
-    let mut rng = Rng::new(seed ^ 0x5e41_1ce5);
-    world.load_all(Workload {
-        operations: OPERATIONS,
-        pause_ns: ms(40),
-        together_max: 3,
-        outstanding_max: 4,
-        keys: 4,
-    });
-    let replicas: Vec<ReplicaId> = world.replicas().collect();
-    for _ in 0..CRASHES {
-        world.run_for(ms(rng.between(100, 600)))?;
-        // A leader without replacement must keep running.
-        let first = usize::from(!entry.spec.replaces_leader);
-        let Some(id) = rng.pick(replicas.get(first..).unwrap_or_default()).copied() else { break };
-        world.crash(id, Survives::Everything);
-        world.run_for(ms(rng.between(50, 400)))?;
-        world.plan(world.now(), Plan::Start(id));
-        world.run_for(secs(2))?;
-    }
-    world.run_while("all clients have their answers", secs(60), |world| !world.all_done())?;
-    world.run_for(secs(2))
 }
 
 /// The simulator's store with two instances of the service.

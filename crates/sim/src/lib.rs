@@ -46,6 +46,7 @@ mod replica_slot;
 mod report;
 pub mod script;
 pub mod seed;
+mod service_run;
 mod settings;
 pub mod trace;
 mod turn_output;
@@ -70,6 +71,7 @@ pub use quorate_history::{History, Model, Op, OpId, Record};
 pub use quorate_host::Stamp;
 pub use quorate_replica::{Divergence, Quorum, ReplicaState, ReplicaStatus};
 pub use report::Report;
+pub use service_run::run_with_restarts;
 pub use settings::{
     BadSettings, ByzantineSettings, ClientOptions, Parameters, Settings, StorageSettings, Transport,
     sets_leaders, smallest,

@@ -141,10 +141,18 @@ impl StandardRun {
         Ok(Self { outage_ns: HEAL_NS.saturating_sub(began.0), world, faults: planned, workload })
     }
 
-    /// Returns the number of replicas and of clients.
-    #[must_use]
-    pub fn size(&self) -> (usize, usize) {
-        (self.world.settings().n, self.world.settings().clients.saturating_add(1))
+    /// Returns the number of replicas and of clients in the run of a seed.
+    ///
+    /// # Errors
+    /// Returns an error when the protocol does not support this number of replicas.
+    pub fn size(
+        entry: &Entry,
+        n: Option<usize>,
+        hosts: ByzantineChoice,
+        seed: u64,
+    ) -> Result<(usize, usize), BadSettings> {
+        let world = Self::with(entry, n, hosts, seed)?.world;
+        Ok((world.settings().n, world.settings().clients.saturating_add(1)))
     }
 
     /// Returns the world, for a test that wants to change or observe it.

@@ -172,7 +172,7 @@ impl SeedRuns {
     }
 
     fn check(&self, seed: u64) -> Result<(), BadSettings> {
-        StandardRun::with(self.entry, self.n, self.hosts, seed).map(|_| ())
+        StandardRun::size(self.entry, self.n, self.hosts, seed).map(|_| ())
     }
 
     fn run(&self, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
@@ -205,8 +205,8 @@ fn run_one(args: &Args, runs: &SeedRuns, seed: u64) -> Result<Report, Failure> {
     let mut trace = Trace::default();
     let mut reading = None;
     if args.reading.trace || args.reading.html.is_some() {
-        let standard = StandardRun::with(runs.entry, runs.n, runs.hosts, seed).map_err(Failure::usage)?;
-        let (n, clients) = standard.size();
+        let size = StandardRun::size(runs.entry, runs.n, runs.hosts, seed);
+        let (n, clients) = size.map_err(Failure::usage)?;
         let begun = Reading::begin(&args.reading, n, clients)?;
         trace.set_reader(begun.reader());
         reading = Some(begun);
