@@ -39,19 +39,19 @@ struct Node {
     incarnation: u64,
     /// Frames sent to each peer on each lane in this incarnation.
     sent: BTreeMap<(u16, u8), u64>,
-    heard: Heard,
+    received: ReceivedFrames,
     frames: u64,
 }
 
 /// The next expected number of each sender and lane, with the sender's incarnation.
 #[derive(Default)]
-struct Heard {
+struct ReceivedFrames {
     next: BTreeMap<(u16, u8), u64>,
     incarnations: BTreeMap<u16, u64>,
     lost: u64,
 }
 
-impl Heard {
+impl ReceivedFrames {
     fn note(&mut self, event: &Event<'_>) -> u64 {
         match *event {
             Event::Peer { from, lane, body, .. } => {
@@ -120,7 +120,7 @@ impl World {
             reactor: Reactor::new(config).unwrap(),
             incarnation: *incarnation,
             sent: BTreeMap::new(),
-            heard: Heard::default(),
+            received: ReceivedFrames::default(),
             frames: 0,
         }
     }
@@ -130,8 +130,8 @@ impl World {
         for node in &mut self.nodes {
             node.reactor.wait(Some(Duration::ZERO)).unwrap();
             node.reactor.tick(self.now);
-            let (heard, frames) = (&mut node.heard, &mut node.frames);
-            node.reactor.read_ready(self.now, 1 << 20, &mut |event| *frames += heard.note(&event));
+            let (received, frames) = (&mut node.received, &mut node.frames);
+            node.reactor.read_ready(self.now, 1 << 20, &mut |event| *frames += received.note(&event));
             node.reactor.flush(self.now);
         }
     }
@@ -162,7 +162,7 @@ impl World {
     fn every_frame_has_arrived_or_is_lost(&self) -> bool {
         self.nodes.iter().zip(0..N).all(|(sender, from)| {
             sender.sent.iter().all(|(&(to, lane), count)| {
-                self.nodes[usize::from(to)].heard.next.get(&(from, lane)) == Some(count)
+                self.nodes[usize::from(to)].received.next.get(&(from, lane)) == Some(count)
             })
         })
     }
@@ -205,7 +205,7 @@ fn run(seed: u64) -> (u64, u64) {
     }
     world.until("every frame or its loss", World::every_frame_has_arrived_or_is_lost);
     let frames = world.nodes.iter().map(|node| node.frames).sum();
-    let lost = world.nodes.iter().map(|node| node.heard.lost).sum();
+    let lost = world.nodes.iter().map(|node| node.received.lost).sum();
     (frames, lost)
 }
 

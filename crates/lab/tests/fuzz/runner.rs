@@ -255,11 +255,11 @@ pub(crate) fn written<T>(
 }
 
 /// Violations that the runner has to find: each decoder here commits one of them.
-mod teeth {
+mod self_tests {
     use super::{Corpus, Decoder, Read};
 
     fn decoder(read: impl FnMut(&[u8]) -> Read + 'static) -> Decoder<'static> {
-        Decoder::new("teeth", vec![vec![1, 2, 3, 4]], read).costing(100)
+        Decoder::new("self-test", vec![vec![1, 2, 3, 4]], read).costing(100)
     }
 
     #[test]

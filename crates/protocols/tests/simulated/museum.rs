@@ -200,12 +200,12 @@ follow from the inputs.
 ";
 
 /// The verdict about a row, as a line of the table.
-struct Line {
+struct MuseumRow {
     id: &'static str,
     text: Option<String>,
 }
 
-impl Line {
+impl MuseumRow {
     fn of(id: &'static str, texts: (&str, &str), caught: Option<(u64, Failure)>) -> Self {
         let (failure, variant) = texts;
         let text = caught.map(|(seeds, found)| {
@@ -232,8 +232,8 @@ impl Line {
 }
 
 /// Adds a line for each caught row to the table, and each other row to `missed`.
-fn write_lines(lines: Vec<Line>, table: &mut String, missed: &mut Vec<&'static str>) {
-    for Line { id, text } in lines {
+fn write_lines(lines: Vec<MuseumRow>, table: &mut String, missed: &mut Vec<&'static str>) {
+    for MuseumRow { id, text } in lines {
         match text {
             Some(text) => writeln!(table, "{text}").unwrap(),
             None => missed.push(id),
@@ -245,12 +245,12 @@ fn write_lines(lines: Vec<Line>, table: &mut String, missed: &mut Vec<&'static s
 fn every_failure_of_the_museum_is_caught_and_every_oracle_fires() {
     let (mut table, mut missed) = (PREFACE.to_owned(), Vec::new());
     let with = |exhibits: &'static [Exhibit], entry: &'static Entry| {
-        exhibits.iter().map(move |exhibit| Line::of_exhibit((exhibit, entry)))
+        exhibits.iter().map(move |exhibit| MuseumRow::of_exhibit((exhibit, entry)))
     };
-    let variants = VARIANTS.iter().map(|exhibit| Line::of_exhibit((exhibit, pbft_signed())));
-    let rows = ROWS.iter().chain(SYNCHRONOUS).map(Line::of_row);
-    let mut museum: Vec<Line> = with(EXHIBITS, pbft()).chain(variants).chain(rows).collect();
-    museum.sort_by_key(Line::place);
+    let variants = VARIANTS.iter().map(|exhibit| MuseumRow::of_exhibit((exhibit, pbft_signed())));
+    let rows = ROWS.iter().chain(SYNCHRONOUS).map(MuseumRow::of_row);
+    let mut museum: Vec<MuseumRow> = with(EXHIBITS, pbft()).chain(variants).chain(rows).collect();
+    museum.sort_by_key(MuseumRow::place);
     write_lines(museum, &mut table, &mut missed);
     table.push_str(NO_VARIANTS_PREFACE);
     for (id, why) in NO_VARIANTS {

@@ -204,7 +204,7 @@ fn causes(network_faults: &[(u64, NetworkFault)], from: usize, to: usize) -> Str
             format!("f{number} {}", network_fault_details(0, 0, network_fault).kind)
         })
         .collect();
-    if names.is_empty() { "the weather".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "the link conditions".to_owned() } else { names.join(", ") }
 }
 
 /// Describes an event of bytes on a connection.

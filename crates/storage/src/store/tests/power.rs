@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const CHUNKS: u64 = 6;
 
 /// A host whose only record is a counter, with the expected content of its store.
-struct Host {
+struct StoreOwner {
     store: Store<MemDisk>,
     rng: Rng,
     decided: BTreeMap<u64, FullBlock>,
@@ -32,7 +32,7 @@ fn chunk(height: u64, index: u64) -> (Digest, Vec<u8>) {
     (Digest::of(&quorate_types::digest::Context::new("test chunk"), &bytes), bytes)
 }
 
-impl Host {
+impl StoreOwner {
     fn new(seed: u64) -> Self {
         Self {
             store: new(),
@@ -266,7 +266,7 @@ impl Host {
 fn store_survives_a_power_cut_at_every_operation() {
     let mut seeds = Rng::new(1);
     for cut in 1.. {
-        let mut host = Host::new(3);
+        let mut host = StoreOwner::new(3);
         host.store.disk_mut().cut_power_after(cut);
         let ended = (0..500).try_for_each(|_| host.step());
         let store_disk = host.store.disk().clone();
@@ -280,7 +280,7 @@ fn store_survives_a_power_cut_at_every_operation() {
                 _ => Keep::Sectors(&mut rng),
             });
             // The checks adapt the host to the recovered state, so each needs a host of its own.
-            let mut again = Host::new(3);
+            let mut again = StoreOwner::new(3);
             again.store.disk_mut().cut_power_after(cut);
             let _ = (0..500).try_for_each(|_| again.step());
             again.reopen(disk, &what);
@@ -299,7 +299,7 @@ fn store_survives_a_power_cut_at_every_operation() {
 #[test]
 fn store_survives_many_crashes() {
     for seed in 0..12 {
-        let mut host = Host::new(seed);
+        let mut host = StoreOwner::new(seed);
         let mut rng = Rng::new(seed + 1000);
         for life in 0..60 {
             let what = format!("seed {seed}, life {life}");
