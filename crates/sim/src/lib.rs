@@ -37,6 +37,7 @@ mod instrumented_store;
 mod link_conditions;
 mod lookup;
 pub mod museum;
+mod named_enum;
 mod network_fault;
 mod oracles;
 mod places;
@@ -72,7 +73,7 @@ pub use quorate_replica::{Divergence, Quorum, ReplicaState, ReplicaStatus};
 pub use report::Report;
 pub use settings::{
     BadSettings, ByzantineSettings, ClientOptions, Parameters, Settings, StorageSettings, Transport,
-    sets_leaders, smallest,
+    sets_leaders,
 };
 pub use trace::{Trace, Who};
 pub use world::{ControlledInput, Plan, World};
