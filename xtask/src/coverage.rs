@@ -3,11 +3,13 @@
 //! The tool is cargo-tarpaulin, which needs nothing but a Linux kernel. This module adds up its counts. Only executable
 //! lines count, and no lines of tests.
 
+use crate::tidy::is_test;
+use crate::{finish, is_installed};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The folder of the protocols. Each protocol has a line of its own in the report.
 const PROTOCOLS: &str = "crates/protocols/src/";
@@ -32,16 +34,9 @@ type Lines = BTreeMap<usize, u64>;
 /// Lines of files, by path from the root.
 type Files = BTreeMap<String, Lines>;
 
-/// Whether cargo-tarpaulin is installed.
-pub(crate) fn is_installed() -> bool {
-    let mut probe = Command::new(env!("CARGO"));
-    probe.args(["tarpaulin", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
-    probe.status().is_ok_and(|status| status.success())
-}
-
 /// Runs the tests and prints their coverage.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    if !is_installed() {
+    if !is_installed("tarpaulin") {
         bail!("cargo-tarpaulin is not installed: cargo install cargo-tarpaulin --no-default-features");
     }
     let mut runs = Vec::new();
@@ -59,23 +54,11 @@ fn measure(root: &Path, name: &str, arguments: &[&str]) -> Result<Files> {
     let out = target.join("coverage").join(name);
     std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     let mut command = Command::new(env!("CARGO"));
-    command.args([
-        "tarpaulin",
-        "--engine",
-        "ptrace",
-        "--profile",
-        "coverage",
-        "--skip-clean",
-        "--out",
-        "Lcov",
-    ]);
+    command.args(["tarpaulin", "--engine", "ptrace", "--profile", "coverage"]);
+    command.args(["--skip-clean", "--out", "Lcov"]);
     command.args(["--timeout", "1800", "--include-files", "crates/protocols/src/*", "crates/replica/src/*"]);
     command.arg("--target-dir").arg(target.join("coverage")).arg("--output-dir").arg(&out);
-    command.args(arguments).current_dir(root);
-    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-    if !status.success() {
-        bail!("{command:?}: {status}");
-    }
+    finish(command.args(arguments).current_dir(root))?;
     let file = out.join("lcov.info");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     read(&text, &root.to_string_lossy())
@@ -103,8 +86,7 @@ fn read(text: &str, root: &str) -> Result<Files> {
 /// Whether the report counts a file: one of protocols or replica, but no test.
 fn is_counted(path: &str) -> bool {
     let is_product = path.starts_with(PROTOCOLS) || path.starts_with(REPLICA);
-    let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
-    is_product && !is_test && path.ends_with(".rs")
+    is_product && !is_test(path) && path.ends_with(".rs")
 }
 
 /// Returns the unit that counts a file: the folder of a protocol, or the crate.

@@ -40,21 +40,11 @@ pub(crate) fn run(root: &Path, command: &str, arguments: &[&str]) -> Result<()> 
     };
     let code = code(root, protocol)?;
     let commit = git(root, &["rev-parse", "--short=12", "HEAD"])?;
-    let program = [
-        "run",
-        "--profile",
-        "exam",
-        "--quiet",
-        "--package",
-        "quorate-lab",
-        "--bin",
-        "quorate",
-        "--",
-        command,
-    ];
+    let program = ["--package", "quorate-lab", "--bin", "quorate", "--", command];
     let ledger = ["--ledger", "results/exam", "--code", &code, "--commit", commit.trim()];
     let mut exam = Command::new(env!("CARGO"));
-    exam.args(program).args(["--protocol", protocol]).args(ledger).args(more);
+    exam.args(["run", "--profile", "exam", "--quiet"]).args(program);
+    exam.args(["--protocol", protocol]).args(ledger).args(more);
     let status = exam.current_dir(root).status().context("cannot start the program")?;
     if status.success() { Ok(()) } else { bail!("{protocol} has not passed: {status}") }
 }

@@ -13,7 +13,7 @@ mod tidy;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "usage:
   cargo xtask tidy                  check layers, documents, lengths, reasons and sentences
@@ -30,6 +30,19 @@ fn root() -> Result<PathBuf> {
     Ok(parent
         .context("the folder of xtask has no parent; it belongs in the root of the repository")?
         .to_path_buf())
+}
+
+/// Whether cargo has this command, which is not part of cargo itself.
+fn is_installed(command: &str) -> bool {
+    let mut probe = Command::new(env!("CARGO"));
+    probe.args([command, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    probe.status().is_ok_and(|status| status.success())
+}
+
+/// Runs a command to its end, and fails as it does.
+fn finish(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    if status.success() { Ok(()) } else { bail!("{command:?}: {status}") }
 }
 
 fn run(arguments: &[String]) -> Result<()> {

@@ -18,6 +18,7 @@ mod workspace;
 
 use anyhow::{Context, Result, bail};
 use config::Config;
+pub(crate) use source::is_test;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -13,7 +13,7 @@ mod tests;
 use crate::cluster::{AskAgain, ClusterInfo};
 use crate::conversation::{Conversation, Dial};
 use crate::core::{Answer, Core, Event, Failure, Fate, LinkState, Output, Settings, Tried};
-use crate::driver::{ClientError, NO_HELLO, Options, random_u64, troubles};
+use crate::driver::{ClientError, NO_HELLO, Options, RECONNECT_NS, RECONNECT_NS_MAX, random_u64, troubles};
 use bytes::Bytes;
 use quorate_crypto::SigningKey;
 use quorate_types::limits::HANDSHAKE_NS_MAX;
@@ -37,10 +37,6 @@ const INCOMING_MAX: usize = 1_024;
 const FRAMES_MAX: usize = 4_096;
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
-/// Pause before the first attempt to reconnect; it doubles, with jitter.
-const RECONNECT_NS: u64 = 50_000_000;
-/// The longest pause between attempts to connect.
-const RECONNECT_NS_MAX: u64 = 2_000_000_000;
 
 type Reply = oneshot::Sender<Result<Vec<u8>, ClientError>>;
 /// The time that a late call waits for the description of its attempts.

@@ -34,9 +34,9 @@ use std::time::{Duration, Instant};
 /// Bytes read from a socket at once: one buffer for all connections.
 const READ_BYTES: usize = 256 << 10;
 /// Pause before the first attempt to reconnect; it doubles, with jitter.
-const RECONNECT_NS: u64 = 50_000_000;
+pub(crate) const RECONNECT_NS: u64 = 50_000_000;
 /// The longest pause between attempts to connect.
-const RECONNECT_NS_MAX: u64 = 2_000_000_000;
+pub(crate) const RECONNECT_NS_MAX: u64 = 2_000_000_000;
 
 /// A failure of a client's driver.
 #[derive(Debug, thiserror::Error)]

@@ -16,10 +16,8 @@ pub use report::{FigureLine, FiguresReport, Measured, NotMeasured};
 pub use table::markdown;
 
 use crate::frame::Verdict;
-use crate::settings::smallest;
 use metered::{
-    CHECKPOINT, CHECKPOINTS, Elapsed, INTERVALS, MeteredWorld, SentCounts, UNIT_NS, each_and_all, size,
-    unstated_kinds,
+    Elapsed, INTERVALS, MeteredWorld, SentCounts, UNIT_NS, each_and_all, good_case_lines, unstated_kinds,
 };
 use quorate_consensus::{Entry, Figures, LeaderChange};
 use quorate_types::ReplicaId;
@@ -31,7 +29,7 @@ const REQUESTS: u64 = 10;
 /// Returns the sizes at which a protocol is measured: the smallest that tolerate one, two and three faults.
 #[must_use]
 pub fn sizes(entry: &Entry) -> [usize; 3] {
-    [1, 2, 3].map(|f| smallest(entry, f))
+    [1, 2, 3].map(|f| entry.smallest(f))
 }
 
 /// Measures a protocol of n replicas.
@@ -82,18 +80,9 @@ fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<FigureLin
     }
     metered.rest()?;
     let sent_counts = metered.sent_counts.borrow();
-    let mut lines =
-        each_and_all(figures.block, n, &sent_counts, metered.world.height().since(from), "for a block");
-    let checkpoints = Measured { total: sent_counts.sent(CHECKPOINT), of: INTERVALS };
-    let what = format!("`{CHECKPOINT}` for a checkpoint");
-    lines.push(FigureLine::new(what, CHECKPOINTS.text, (CHECKPOINTS.of)(size(n)), checkpoints));
-    let (delta, deltas) = (metered.delta_ns, figures.commit_deltas);
-    let commit = (figures.commit_delays, deltas);
-    lines.extend(commits.lines("from proposal to execution", requests, commit, delta));
-    let reply = (figures.reply_delays, deltas);
-    lines.extend(replies.lines("from request to reply", requests, reply, delta));
-    lines.extend(unstated_kinds(figures, &[], &sent_counts));
-    Ok(lines)
+    let blocks = (&*sent_counts, metered.world.height().since(from));
+    let (commits, replies) = ((commits, requests), (replies, requests));
+    Ok(good_case_lines(figures, n, blocks, commits, replies, metered.delta_ns))
 }
 
 /// Measures syncs: only they take time, so the answer takes as long as consecutive syncs.

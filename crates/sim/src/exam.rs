@@ -17,7 +17,7 @@ use crate::oracles::Oracle;
 use crate::places::Places;
 use crate::report::Report;
 use crate::seed::{self, ByzantineChoice, StandardRun};
-use crate::settings::{BadSettings, is_synchronous, smallest};
+use crate::settings::{BadSettings, is_synchronous};
 use crate::trace::Trace;
 use crate::world::Plan;
 use crate::{Delays, ms, secs};
@@ -145,7 +145,7 @@ impl ExamScenario {
 /// 1.
 #[must_use]
 pub fn sizes(entry: &Entry) -> Vec<usize> {
-    [1, 2, 3].into_iter().map(|f| smallest(entry, f)).collect()
+    [1, 2, 3].into_iter().map(|f| entry.smallest(f)).collect()
 }
 
 /// Runs the short exam of a test: each scenario at each size, with `seeds` seeds at the smallest size and fewer at

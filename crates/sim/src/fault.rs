@@ -5,52 +5,26 @@
 //! network, [`crate::Plan`] for machines, [`crate::Byzantine`] for Byzantine replicas.
 
 use crate::byzantine_kind::Byzantine;
-use std::fmt;
+use crate::named_enum::named_enum;
 use std::str::FromStr;
 
-/// Classes of faults.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum FaultClass {
-    /// The links between machines.
-    Network,
-    /// A process or its machine.
-    Process,
-    /// The bytes on a disk.
-    Disk,
-    /// A Byzantine replica.
-    Byzantine,
-    /// A client that breaks rules or disappears.
-    Client,
-    /// A violated assumption of the protocol.
-    Model,
-    /// The people who operate a cluster.
-    Operator,
-}
-
-impl FaultClass {
-    /// All classes, in the order of the list.
-    pub const ALL: [Self; 7] = [
-        Self::Network,
-        Self::Process,
-        Self::Disk,
-        Self::Byzantine,
-        Self::Client,
-        Self::Model,
-        Self::Operator,
-    ];
-
-    /// Returns the name in documentation.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Network => "network",
-            Self::Process => "process",
-            Self::Disk => "disk",
-            Self::Byzantine => "Byzantine replica",
-            Self::Client => "client",
-            Self::Model => "model",
-            Self::Operator => "operator",
-        }
+named_enum! {
+    /// Classes of faults.
+    pub enum FaultClass {
+        /// The links between machines.
+        Network = "network",
+        /// A process or its machine.
+        Process = "process",
+        /// The bytes on a disk.
+        Disk = "disk",
+        /// A Byzantine replica.
+        Byzantine = "Byzantine replica",
+        /// A client that breaks rules or disappears.
+        Client = "client",
+        /// A violated assumption of the protocol.
+        Model = "model",
+        /// The people who operate a cluster.
+        Operator = "operator",
     }
 }
 
@@ -71,22 +45,14 @@ pub enum FaultSource {
 
 macro_rules! faults {
     ($($(#[doc = $about:literal])+ $variant:ident = $name:literal, $class:ident, $source:expr;)+) => {
-        /// The faults of the world.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-        pub enum Fault {
-            $($(#[doc = $about])+ $variant,)+
+        named_enum! {
+            /// The faults of the world, class by class.
+            pub enum Fault {
+                $($(#[doc = $about])+ $variant = $name,)+
+            }
         }
 
         impl Fault {
-            /// All faults, class by class.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Returns the name on the command line and in printed facts.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
             /// Returns the fault's class.
             #[must_use]
             pub const fn class(self) -> FaultClass {
@@ -317,12 +283,6 @@ impl FaultSet {
             u32::try_from(place).is_ok_and(|place| self.0.checked_shr(place).unwrap_or(0) & 1 == 1)
         };
         Fault::ALL.iter().enumerate().filter(move |(place, _)| is_there(*place)).map(|(_, fault)| *fault)
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

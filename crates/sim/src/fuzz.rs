@@ -112,10 +112,8 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
     };
     // The first failure stays in the world.
     let ran = catch_unwind(AssertUnwindSafe(|| run.run_phases()));
-    if let Err(what) = ran {
-        let text = what.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        run.world.note_panic(text.unwrap_or_default());
+    if let Err(payload) = ran {
+        run.world.note_panic(&*payload);
     }
     Ok(run.report())
 }
@@ -201,9 +199,7 @@ impl Run {
 
     fn keep_clients_busy(&mut self) {
         if self.world.all_done() {
-            let workload =
-                Workload { operations: 30, pause_ns: ms(20), together_max: 4, outstanding_max: 4, keys: 3 };
-            self.world.load_all(workload);
+            self.world.load_all(WORKLOAD);
         }
     }
 

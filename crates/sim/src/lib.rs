@@ -37,6 +37,7 @@ mod instrumented_store;
 mod link_conditions;
 mod lookup;
 pub mod museum;
+mod named_enum;
 mod network_fault;
 mod oracles;
 mod places;
@@ -74,7 +75,7 @@ pub use report::Report;
 pub use service_run::run_with_restarts;
 pub use settings::{
     BadSettings, ByzantineSettings, ClientOptions, Parameters, Settings, StorageSettings, Transport,
-    sets_leaders, smallest,
+    sets_leaders,
 };
 pub use trace::{Trace, Who};
 pub use world::{ControlledInput, Plan, World};

@@ -79,10 +79,8 @@ impl Report {
         let mut recovered_ns = 0;
         // The first failure stays in the world. Only the report reads a world after a panic.
         let ran = catch_unwind(AssertUnwindSafe(|| run(&mut world, &mut recovered_ns)));
-        if let Err(what) = ran {
-            let text = what.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            world.note_panic(text.unwrap_or_default());
+        if let Err(payload) = ran {
+            world.note_panic(&*payload);
         }
         Self::about(&mut world, faults, recovered_ns)
     }

@@ -125,7 +125,7 @@ impl Settings {
     /// Returns settings with the smallest committee that tolerates one fault, four clients, and good links.
     #[must_use]
     pub fn new(entry: &Entry, seed: u64) -> Self {
-        let n = smallest(entry, 1);
+        let n = entry.smallest(1);
         Self {
             entry: *entry,
             n,
@@ -192,12 +192,6 @@ impl Settings {
         self.f = (self.entry.spec.faults)(n);
         self
     }
-}
-
-/// Returns the smallest n that tolerates f faults.
-#[must_use]
-pub fn smallest(entry: &Entry, f: usize) -> usize {
-    entry.smallest(f)
 }
 
 /// Whether the protocol depends on a bound on delays.

@@ -50,13 +50,6 @@ const SENTENCE_ENDS: &[char] = &['.', '!', '?', ':', ';'];
 const DOCUMENTS: &str = "documents";
 const ROOT_DOCUMENTS: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
-/// A sentence, and the line on which it begins.
-#[derive(Debug, PartialEq, Eq)]
-struct Sentence {
-    line: usize,
-    text: String,
-}
-
 /// The places of one crate, each as `path:line: text`.
 #[derive(Default)]
 struct Places {
@@ -107,9 +100,8 @@ fn places(repository: &Repository) -> BTreeMap<String, Places> {
     for (path, text) in repository.ending(".rs") {
         let tokens = tokens(text).unwrap_or_default();
         let of = all.entry(crate_of(path).to_owned()).or_default();
-        for test in tests(&tokens).iter().filter(|test| is_headless_name(&test.name)) {
-            of.tests.push(format!("{path}:{}: {}", test.line, test.name));
-        }
+        let names = tests(&tokens).into_iter().filter(|(_, name)| is_headless_name(name));
+        of.tests.extend(names.map(|(line, name)| format!("{path}:{line}: {name}")));
         if !is_test(path) {
             let regions = test_regions(&tokens);
             let in_test = |line: usize| regions.iter().any(|region| region.contains(&line));
@@ -134,14 +126,14 @@ fn documentation(token: &str) -> Option<&str> {
 }
 
 fn headless<'a>(path: &str, lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<String> {
-    let sentences = sentences(lines).into_iter().filter(|sentence| is_headless(&sentence.text));
-    sentences.map(|sentence| format!("{path}:{}: {}", sentence.line, sentence.text)).collect()
+    let sentences = sentences(lines).into_iter().filter(|(_, text)| is_headless(text));
+    sentences.map(|(line, text)| format!("{path}:{line}: {text}")).collect()
 }
 
-/// Splits numbered lines into sentences. A sentence ends at a mark that a capital or code follows. It also ends with its
+/// Splits numbered lines into sentences, each with the line on which it begins. A sentence ends at a mark that a capital or code follows. It also ends with its
 /// paragraph or list item, and at a gap of line numbers.
-fn sentences<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Sentence> {
-    let mut sentences: Vec<Sentence> = Vec::new();
+fn sentences<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
+    let mut sentences: Vec<(usize, String)> = Vec::new();
     let (mut fenced, mut is_open, mut expected) = (false, false, 0);
     for (line, text) in lines {
         if line != expected {
@@ -159,11 +151,11 @@ fn sentences<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Sentence>
         is_open &= item == text;
         for word in item.split_whitespace() {
             match sentences.last_mut() {
-                Some(last) if is_open && !(ends_sentence(&last.text) && begins_sentence(word)) => {
-                    last.text.push(' ');
-                    last.text.push_str(word);
+                Some((_, last)) if is_open && !(ends_sentence(last) && begins_sentence(word)) => {
+                    last.push(' ');
+                    last.push_str(word);
                 }
-                _ => sentences.push(Sentence { line, text: word.to_owned() }),
+                _ => sentences.push((line, word.to_owned())),
             }
             is_open = true;
         }
@@ -275,7 +267,7 @@ mod tests {
     fn sentences_are_split_with_their_lines() {
         let text = "A first\nsentence. The `x.y`\nsecond: lower; `code`.\n\n* an item\n  continued\n2. Item\n| a | b |\n# T\n```\ncode\n```\nlast (e.g. x).";
         let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line));
-        let found: Vec<(usize, String)> = sentences(lines).into_iter().map(|s| (s.line, s.text)).collect();
+        let found = sentences(lines);
         let expected = [
             (1, "A first sentence."),
             (2, "The `x.y` second: lower;"),
@@ -286,6 +278,6 @@ mod tests {
         ];
         assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
         let gap = sentences([(1, "one"), (2, "```"), (4, "two")].into_iter());
-        assert_eq!(gap.iter().map(|s| s.line).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(gap.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 4]);
     }
 }

@@ -1,7 +1,7 @@
 //! Rules for protocols: each has a folder, or a file of its own in the folder of its family. They are registered, documented,
 //! and do not import each other.
 
-use super::source::{Token, tokens};
+use super::source::{are, text, tokens};
 use super::{Findings, Repository};
 use std::collections::BTreeSet;
 
@@ -69,14 +69,10 @@ fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Fi
 /// Checks that no folder imports another: code that two of them share belongs into `consensus/src/parts`.
 fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findings: &mut Findings) {
     let tokens = tokens(text).unwrap_or_default();
-    let is = |at: Option<usize>, text: &str| {
-        let token = at.and_then(|at| tokens.get(at));
-        token.is_some_and(|(token, _)| token == text)
-    };
     for (i, (token, line)) in tokens.iter().enumerate() {
         let foreign = token != folder && folders.contains(token.as_str());
-        let begins_path = is(i.checked_add(1), ":") && is(i.checked_add(2), ":");
-        let ends_path = is(i.checked_sub(1), ":") && is(i.checked_sub(2), ":");
+        let begins_path = are(&tokens, i.saturating_add(1), &[":", ":"]);
+        let ends_path = i.checked_sub(2).is_some_and(|before| are(&tokens, before, &[":", ":"]));
         if foreign && (begins_path || ends_path) {
             findings.push(format!(
                 "{FOLDER}{path}:{line}: {folder} imports {token}; code that both need belongs into consensus/src/parts"
@@ -86,17 +82,11 @@ fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findi
 }
 
 /// Returns the modules that a protocol's folder makes public: each is a protocol of the same family.
-fn public_modules(text: &str) -> Vec<String> {
-    let tokens = tokens(text).unwrap_or_default();
-    let module = |window: &[Token]| match window {
-        [(public, _), (module, _), (name, _), (end, _)]
-            if public == "pub" && module == "mod" && end == ";" =>
-        {
-            Some(name.clone())
-        }
-        _ => None,
-    };
-    tokens.windows(4).filter_map(module).collect()
+fn public_modules(source: &str) -> Vec<String> {
+    let tokens = tokens(source).unwrap_or_default();
+    let begins = (0..tokens.len()).filter(|at| are(&tokens, *at, &["pub", "mod"]));
+    let whole = begins.filter(|at| text(&tokens, at.saturating_add(3)) == ";");
+    whole.map(|at| text(&tokens, at.saturating_add(2)).to_owned()).collect()
 }
 
 /// Checks the header of a protocol, and that the tests in its rule table exist.

@@ -2,7 +2,7 @@
 //! have a limited length too.
 
 use super::config::{Config, Exception};
-use super::source::{Function, Struct, Token, closing, functions, is_test, structs, test_regions, tokens};
+use super::source::{Item, Token, are, closing, functions, is_test, structs, test_regions, text, tokens};
 use super::{Findings, Repository};
 use std::collections::BTreeSet;
 
@@ -77,15 +77,15 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
                 continue;
             }
         };
-        for Function { name, line, lines } in functions(&tokens) {
-            functions_limit.check((path, &format!("{path}:{line}")), &name, lines, findings);
+        for Item { name, line, size } in functions(&tokens) {
+            functions_limit.check((path, &format!("{path}:{line}")), &name, size, findings);
         }
         let regions = test_regions(&tokens);
         let structs = structs(&tokens)
             .into_iter()
             .filter(|found| !regions.iter().any(|region| region.contains(&found.line)));
-        for Struct { name, line, fields } in structs.filter(|_| !is_test(path)) {
-            structs_limit.check((path, &format!("{path}:{line}")), &name, fields, findings);
+        for Item { name, line, size } in structs.filter(|_| !is_test(path)) {
+            structs_limit.check((path, &format!("{path}:{line}")), &name, size, findings);
         }
         attributes(path, &tokens, findings);
         calls(path, &tokens, config, findings);
@@ -105,8 +105,8 @@ fn calls(path: &str, tokens: &[Token], config: &Config, findings: &mut Findings)
                 "{path}:{line}: only crates listed under [unsafe] in tidy.toml may have unsafe"
             ));
         }
-        let called = tokens.get(i.saturating_add(1)).is_some_and(|(next, _)| next == "(");
-        let before = i.checked_sub(1).and_then(|i| tokens.get(i)).map(|(token, _)| token.as_str());
+        let called = text(tokens, i.saturating_add(1)) == "(";
+        let before = i.checked_sub(1).map(|before| text(tokens, before));
         // A method called `sleep` is not the one of `std`.
         if token == "sleep" && called && !matches!(before, Some("." | "fn")) && pure {
             findings.push(format!("{path}:{line}: nothing in a pure crate sleeps, tests included"));
@@ -122,11 +122,10 @@ pub(super) fn crate_of(path: &str) -> &str {
 
 /// Checks that each `allow` and `expect` has a reason, and that no test is ignored.
 fn attributes(path: &str, tokens: &[Token], findings: &mut Findings) {
-    let is = |i: usize, text: &str| tokens.get(i).is_some_and(|(token, _)| token == text);
     for i in 0..tokens.len() {
-        let inner = usize::from(is(i.saturating_add(1), "!"));
+        let inner = usize::from(are(tokens, i, &["#", "!"]));
         let open = i.saturating_add(1).saturating_add(inner);
-        if !is(i, "#") || !is(open, "[") {
+        if text(tokens, i) != "#" || text(tokens, open) != "[" {
             continue;
         }
         let end = closing(tokens, open).unwrap_or(tokens.len());
@@ -134,11 +133,11 @@ fn attributes(path: &str, tokens: &[Token], findings: &mut Findings) {
             let Some((token, line)) = tokens.get(at) else {
                 break;
             };
-            let called = is(at.saturating_add(1), "(");
+            let called = text(tokens, at.saturating_add(1)) == "(";
             match token.as_str() {
                 "allow" | "expect" if called => {
                     let close = closing(tokens, at.saturating_add(1)).unwrap_or(end);
-                    if !(at..close).any(|i| is(i, "reason") && is(i.saturating_add(1), "=")) {
+                    if !(at..close).any(|i| are(tokens, i, &["reason", "="])) {
                         findings.push(format!("{path}:{line}: {token} without a reason"));
                     }
                 }

@@ -3,31 +3,18 @@
 use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 use std::ops::RangeInclusive;
 
-/// A function and its place, in lines counted from 1.
+/// A function or a struct.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct Item {
     pub(super) name: String,
+    /// The line of its keyword, counted from 1.
     pub(super) line: usize,
-    pub(super) lines: usize,
-}
-
-/// A struct with named fields.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Struct {
-    pub(super) name: String,
-    pub(super) line: usize,
-    pub(super) fields: usize,
-}
-
-/// A test and the line of its attribute.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Test {
-    pub(super) name: String,
-    pub(super) line: usize,
+    /// Lines of a function, named fields of a struct.
+    pub(super) size: usize,
 }
 
 /// Whether the whole file is code of tests.
-pub(super) fn is_test(path: &str) -> bool {
+pub(crate) fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("tests.rs")
 }
 
@@ -94,24 +81,28 @@ pub(super) fn closing(tokens: &[Token], open: usize) -> Option<usize> {
 }
 
 /// Returns all functions that have a body.
-pub(super) fn functions(tokens: &[Token]) -> Vec<Function> {
-    let mut functions = Vec::new();
-    for (i, pair) in tokens.windows(2).enumerate() {
-        let [(keyword, line), (name, _)] = pair else {
-            continue;
-        };
-        if keyword != "fn" || !name.chars().all(is_word) {
-            continue;
+pub(super) fn functions(tokens: &[Token]) -> Vec<Item> {
+    let lines = |at: usize| {
+        let (_, first) = tokens.get(at)?;
+        Some(body_end(tokens, at)?.saturating_sub(*first).saturating_add(1))
+    };
+    items(tokens, "fn", lines)
+}
+
+/// Returns all structs with named fields. Each colon outside paths and inner brackets is a field.
+pub(super) fn structs(tokens: &[Token]) -> Vec<Item> {
+    items(tokens, "struct", |at| fields(tokens, at))
+}
+
+/// Returns the items behind a keyword that have a size, which `size` finds from the index of the keyword.
+fn items(tokens: &[Token], keyword: &str, size: impl Fn(usize) -> Option<usize>) -> Vec<Item> {
+    let item = |(at, pair): (usize, &[Token])| match pair {
+        [(found, line), (name, _)] if found == keyword && name.chars().all(is_word) => {
+            Some(Item { name: name.clone(), line: *line, size: size(at)? })
         }
-        if let Some(end) = body_end(tokens, i) {
-            functions.push(Function {
-                name: name.clone(),
-                line: *line,
-                lines: end.saturating_sub(*line).saturating_add(1),
-            });
-        }
-    }
-    functions
+        _ => None,
+    };
+    tokens.windows(2).enumerate().filter_map(item).collect()
 }
 
 /// Returns the last line of the body of the item at `at`; `None` when it has no body.
@@ -128,23 +119,6 @@ fn body_end(tokens: &[Token], at: usize) -> Option<usize> {
         }
         i = i.saturating_add(1);
     }
-}
-
-/// Returns all structs with named fields. Each colon outside paths and inner brackets is a field.
-pub(super) fn structs(tokens: &[Token]) -> Vec<Struct> {
-    let mut structs = Vec::new();
-    for (i, pair) in tokens.windows(2).enumerate() {
-        let [(keyword, line), (name, _)] = pair else {
-            continue;
-        };
-        if keyword == "struct"
-            && name.chars().all(is_word)
-            && let Some(fields) = fields(tokens, i)
-        {
-            structs.push(Struct { name: name.clone(), line: *line, fields });
-        }
-    }
-    structs
 }
 
 /// Returns the number of named fields of the struct at `at`; `None` for a struct without braces.
@@ -167,15 +141,15 @@ fn fields(tokens: &[Token], at: usize) -> Option<usize> {
     Some(fields)
 }
 
-/// Returns all functions with the attribute `#[test]`.
-pub(super) fn tests(tokens: &[Token]) -> Vec<Test> {
+/// Returns all functions with the attribute `#[test]`: the line of the attribute, and the name.
+pub(super) fn tests(tokens: &[Token]) -> Vec<(usize, &str)> {
     let mut tests = Vec::new();
     for at in (0..tokens.len()).filter(|at| are(tokens, *at, &["#", "[", "test", "]"])) {
         let function = tokens.iter().skip(at).position(|(token, _)| token == "fn");
         let name = function.and_then(|ahead| tokens.get(at.saturating_add(ahead).saturating_add(1)));
         // A macro that makes tests has `$name` here.
         if let (Some((name, _)), Some((_, line))) = (name.filter(|(name, _)| name != "$"), tokens.get(at)) {
-            tests.push(Test { name: name.clone(), line: *line });
+            tests.push((*line, name.as_str()));
         }
     }
     tests
@@ -192,11 +166,13 @@ pub(super) fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     starts.filter_map(region).collect()
 }
 
-fn text(tokens: &[Token], at: usize) -> &str {
+/// Returns the text of the token at `at`, which is empty behind the last one.
+pub(super) fn text(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |(token, _)| token)
 }
 
-fn are(tokens: &[Token], at: usize, expected: &[&str]) -> bool {
+/// Whether the tokens from `at` on are the expected ones.
+pub(super) fn are(tokens: &[Token], at: usize, expected: &[&str]) -> bool {
     let found = tokens.iter().skip(at).map(|(token, _)| token.as_str());
     found.take(expected.len()).eq(expected.iter().copied())
 }

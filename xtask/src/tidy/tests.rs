@@ -1,4 +1,4 @@
-use super::source::{self, Function, Struct, functions, structs, tokens};
+use super::source::{self, Item, functions, structs, tokens};
 use super::*;
 
 /// The rules hold for this repository on each run of the tests.
@@ -387,7 +387,7 @@ fn literals_and_comments_hide_their_text() {
 #[test]
 fn lengths_of_functions_are_counted() {
     let source = "trait T { fn none(&self); }\nfn a<const N: usize>(x: [u8; 2]) -> fn(u8) where X: Y {\n\n    fn b() {}\n}";
-    let function = |name: &str, line, lines| Function { name: name.to_owned(), line, lines };
+    let function = |name: &str, line, size| Item { name: name.to_owned(), line, size };
     let found = functions(&tokens(source).unwrap());
     assert_eq!(found, [function("a", 2, 4), function("b", 4, 1)]);
 }
@@ -396,9 +396,9 @@ fn lengths_of_functions_are_counted() {
 fn fields_tests_and_regions_are_found() {
     let source = "struct A<T: B> where T: C { a: x::Y, #[z(b: c)] pub d: [u8; 2], e: Box<dyn Fn(f) -> g::H> }\nstruct T(u8);\nstruct U;";
     let found = structs(&tokens(source).unwrap());
-    assert_eq!(found, [Struct { name: "A".to_owned(), line: 1, fields: 3 }]);
+    assert_eq!(found, [Item { name: "A".to_owned(), line: 1, size: 3 }]);
     let source = "#[test]\n#[should_panic]\nfn a() {}\nm! { #[test] fn $b() {} }\n#[cfg(test)]\nmod c {\n}\n#[cfg(test)]\nmod d;";
     let tokens = tokens(source).unwrap();
-    assert_eq!(source::tests(&tokens), [source::Test { name: "a".to_owned(), line: 1 }]);
+    assert_eq!(source::tests(&tokens), [(1, "a")]);
     assert_eq!(source::test_regions(&tokens), [5..=7]);
 }

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::rust::crate_of;
-use super::source::{Token, closing, tokens};
+use super::source::{Token, are, closing, text, tokens};
 use super::{Findings, Repository};
 use std::collections::BTreeSet;
 
@@ -66,19 +66,14 @@ fn named(tokens: &[Token]) -> Vec<Token> {
     named
 }
 
-fn is(tokens: &[Token], at: usize, text: &str) -> bool {
-    tokens.get(at).is_some_and(|(token, _)| token == text)
-}
-
 /// Returns the index behind `::` after the token at `at`.
 fn after_colons(tokens: &[Token], at: usize) -> Option<usize> {
-    let (first, second) = (at.saturating_add(1), at.saturating_add(2));
-    (is(tokens, first, ":") && is(tokens, second, ":")).then(|| at.saturating_add(3))
+    are(tokens, at.saturating_add(1), &[":", ":"]).then(|| at.saturating_add(3))
 }
 
 /// Returns the indices at which the paths at `at` begin: one path, or all those in braces.
 fn branches(tokens: &[Token], at: usize) -> Vec<usize> {
-    if !is(tokens, at, "{") {
+    if text(tokens, at) != "{" {
         return vec![at];
     }
     let end = closing(tokens, at).unwrap_or(tokens.len());
@@ -87,8 +82,8 @@ fn branches(tokens: &[Token], at: usize) -> Vec<usize> {
     while i < end {
         begins.push(i);
         // Advance to the comma behind this path. Commas in inner braces are part of the path.
-        while i < end && !is(tokens, i, ",") {
-            i = if is(tokens, i, "{") { closing(tokens, i).unwrap_or(end) } else { i };
+        while i < end && text(tokens, i) != "," {
+            i = if text(tokens, i) == "{" { closing(tokens, i).unwrap_or(end) } else { i };
             i = i.saturating_add(1);
         }
         i = i.saturating_add(1);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 const ANSWERS_PER_REPLICA_MAX: usize = 4;
 
 /// One bundle in flight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Flight {
     pub(crate) ticket: u64,
     pub(crate) requests: u32,
@@ -91,19 +91,8 @@ impl Flight {
             frame,
             submitted,
             sent: submitted,
-            repeats: 0,
-            sent_to: ReplicaSet::EMPTY,
-            witnesses: ReplicaSet::EMPTY,
-            never_executed: ReplicaSet::EMPTY,
-            lost: 0,
-            to_all: false,
             retry_at: Time::MAX,
-            pause: 0,
-            postponed_to: None,
-            is_busy_at_many: false,
-            postponements: 0,
-            answers: Vec::new(),
-            refusals: Vec::new(),
+            ..Self::default()
         }
     }
 

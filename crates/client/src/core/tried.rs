@@ -4,6 +4,7 @@ use super::flight::Flight;
 use super::{BundleSlot, Core, SessionStage};
 use quorate_types::wire::Refusal;
 use quorate_types::{Digest, ReplicaSet, quorum};
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 /// The attempts at operations so far.
@@ -58,16 +59,17 @@ impl Core {
         let answered = flight.answered();
         let refusals = flight.refusals().iter().filter(|(by, _)| !answered.contains(*by));
         let refused = refusals.clone().count();
+        let mut reasons: BTreeMap<Refusal, usize> = BTreeMap::new();
+        for (_, why) in refusals {
+            reasons.entry(*why).and_modify(|count| *count = count.saturating_add(1)).or_insert(1);
+        }
         let silent = self.settings.n.saturating_sub(answered.len()).saturating_sub(refused);
         let mut parts = Vec::new();
         for (digest, count) in flight.answers() {
             parts.push(format!("{} digest {}", count_with(count, "reports", "report"), short(digest)));
         }
-        for why in REFUSALS {
-            let count = refusals.clone().filter(|(_, reason)| *reason == why).count();
-            if count > 0 {
-                parts.push(format!("{} ({})", count_with(count, "refuses", "refuse"), self::text(why)));
-            }
+        for (why, count) in reasons {
+            parts.push(format!("{} ({})", count_with(count, "refuses", "refuse"), self::text(why)));
         }
         if silent > 0 {
             parts.push(count_with(silent, "has not answered", "have not answered"));
@@ -100,18 +102,6 @@ fn short(digest: Digest) -> String {
     let hex = quorate_types::digest::hex(&digest.0);
     format!("{}…", hex.get(..8).unwrap_or(&hex))
 }
-
-const REFUSALS: [Refusal; 9] = [
-    Refusal::Busy,
-    Refusal::BadSignature,
-    Refusal::Malformed,
-    Refusal::NoSession,
-    Refusal::NumberReused,
-    Refusal::OutOfWindow,
-    Refusal::NotRegistered,
-    Refusal::Forgotten,
-    Refusal::Behind,
-];
 
 /// Returns the text of a refusal, for people.
 pub(super) fn text(why: Refusal) -> &'static str {

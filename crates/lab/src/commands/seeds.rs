@@ -6,7 +6,6 @@ use quorate_sim::Report;
 use quorate_types::digest::Context;
 use quorate_types::{Digest, DigestWriter};
 use serde::Serialize;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,7 +94,7 @@ pub(super) fn run_seeds(
     // A panic is a failure of its seed.
     let run = |place: u64| {
         let ran = catch_unwind(AssertUnwindSafe(|| run(start.saturating_add(place))));
-        ran.unwrap_or_else(|panic| Err(format!("panics: {}", message(panic.as_ref()))))
+        ran.unwrap_or_else(|panic| Err(format!("panics: {}", quorate_app::panic_text(panic.as_ref()))))
     };
     share(end.saturating_sub(start), &stop, &run, |place, report| {
         let seed = start.saturating_add(place);
@@ -112,12 +111,6 @@ pub(super) fn run_seeds(
         progress.step(1, options.failed_before.saturating_add(total.failures()));
     });
     total
-}
-
-/// Returns the message of a panic.
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text")
 }
 
 /// The results of all runs, independent of the order in which they ended.

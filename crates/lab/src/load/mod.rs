@@ -11,7 +11,7 @@ mod generator;
 mod judge;
 mod latencies;
 mod meter;
-mod numbers;
+pub(crate) mod numbers;
 mod options;
 mod progress;
 mod reading;

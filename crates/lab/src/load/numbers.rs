@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-/// A count as a floating-point number, for rates.
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "figures for people")]
-pub(super) fn float(count: u64) -> f64 {
+/// A count as a floating-point number, for rates and ranges. A count above 2^53 is rounded.
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "figures for people, and ranges far below 2^53"
+)]
+pub(crate) fn float(count: u64) -> f64 {
     count as f64
 }
 

@@ -222,7 +222,15 @@ fn histories_are_read_or_refused() {
 #[test]
 fn scenarios_of_twins_are_read_or_refused() {
     let twins = vec![ReplicaId(0)];
-    let drawn = twins::Enumeration::drawn(4, twins, 2, 3, twins::Leaders::Own, (2, 7)).unwrap();
+    let drawn = twins::Enumeration::new(
+        4,
+        twins,
+        2,
+        3,
+        twins::Leaders::Own,
+        Some(twins::Sample { count: 2, seed: 7 }),
+    )
+    .unwrap();
     let own = twins::to_json(&[drawn.scenario(0), drawn.scenario(1)]);
     let view = |nodes: &str| format!(r#"{{"leader":1,"partitions":[{nodes}]}}"#);
     let (numbers, ids) = (view("[1,3,4],[2,5]"), view(r#"[{"ReplicaID":1,"TwinID":2}],[1,3,4,5]"#));

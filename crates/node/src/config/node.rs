@@ -6,7 +6,7 @@ use super::writer::TomlWriter;
 use quorate_client::cluster::LinkMode;
 use quorate_client::config::addresses::AddressUse;
 use quorate_client::config::fields::{GENESIS, limit_names};
-use quorate_client::config::reader::{Change, Field, Origin, Source};
+use quorate_client::config::reader::{Field, Origin, Source};
 use quorate_client::config::{ConfigError, ReplicaAddresses, show_size};
 use quorate_client::keys;
 use quorate_crypto::SigningKey;
@@ -125,104 +125,35 @@ pub struct NodeKeys {
     pub link: SigningKey,
 }
 
-const ID: Field = Field {
-    name: "id",
-    about: "Number of this replica in cluster.toml.",
-    example: "0",
-    change: Change::Never,
-};
-const CLUSTER: Field = Field {
-    name: "cluster",
-    about: "The file that all nodes share. Relative paths begin at the folder of this node.toml.",
-    example: "\"../cluster.toml\"",
-    change: Change::AtStart,
-};
-const DATA_DIR: Field = Field {
-    name: "data_dir",
-    about: "Folder of the log and the snapshots. `quorate testnet` makes it, and it belongs to this replica alone.\n\
-            Move the folder before you change its name here.",
-    example: "\"data\"",
-    change: Change::AtStart,
-};
-const LISTEN_PEERS: Field = Field {
-    name: "listen_peers",
-    about: "Address on which this node listens for other replicas.",
-    example: "\"127.0.0.1:4000\"",
-    change: Change::AtStart,
-};
-const LISTEN_CLIENTS: Field = Field {
-    name: "listen_clients",
-    about: "Address on which this node listens for clients.",
-    example: "\"127.0.0.1:4001\"",
-    change: Change::AtStart,
-};
-const REPLICA_KEY: Field = Field {
-    name: "replica_key",
-    about: "File of the private key that signs statements; its owner alone may read it. The key never changes.",
-    example: "\"replica.key\"",
-    change: Change::AtStart,
-};
-const LINK_KEY: Field = Field {
-    name: "link_key",
-    about: "File of the private key of connections; its owner alone may read it. The key never changes.",
-    example: "\"link.key\"",
-    change: Change::AtStart,
-};
-const DURABILITY: Field = Field {
-    name: "durability",
-    about: "The write that a promise waits for: \"fsync\" (the disk has it), \"os\" (the operating system has it: a power cut\n\
-            can break the promise), \"none\" (there is none: for tests, and such nodes need --insecure).",
-    example: "\"fsync\"",
-    change: Change::AtStart,
-};
-const PLACEMENT: Field = Field {
-    name: "placement",
-    about: "Assignment of work to threads: \"inline\" is everything on one.",
-    example: "\"inline\"",
-    change: Change::AtStart,
-};
-const DISK_BYTES: Field = Field {
-    name: "disk_bytes_max",
-    about: "Disk space of the data folder at most; at least the sum of keep_bytes and 256MiB.",
-    example: "\"8GiB\"",
-    change: Change::AtStart,
-};
-const KEEP_BYTES: Field = Field {
-    name: "keep_bytes",
-    about: "Decided blocks kept for replicas that were away. A replica that misses more than all others keep cannot rejoin.",
-    example: "\"1GiB\"",
-    change: Change::AtStart,
-};
-const RECORD: Field = Field {
-    name: "record",
-    about: "Recording of inputs for a replay. It is not part of this version: false.",
-    example: "false",
-    change: Change::Never,
-};
-const LOG: Field = Field {
-    name: "log",
-    about: "Least severity of the lines on the error stream.",
-    example: "\"info\"",
-    change: Change::AtStart,
-};
-
-/// Fields of `node.toml` outside all tables, in the order of generated files.
-#[cfg(test)]
-pub(super) const NODE_FIELDS: [&Field; 13] = [
-    &ID,
-    &CLUSTER,
-    &DATA_DIR,
-    &LISTEN_PEERS,
-    &LISTEN_CLIENTS,
-    &REPLICA_KEY,
-    &LINK_KEY,
-    &DURABILITY,
-    &PLACEMENT,
-    &DISK_BYTES,
-    &KEEP_BYTES,
-    &RECORD,
-    &LOG,
-];
+quorate_client::config_fields! {
+    /// Fields of `node.toml` outside all tables, in the order of generated files.
+    #[cfg(test)]
+    pub(super) NODE_FIELDS of
+    ID: "id", "0", Never, "Number of this replica in cluster.toml.";
+    CLUSTER: "cluster", "\"../cluster.toml\"", AtStart,
+        "The file that all nodes share. Relative paths begin at the folder of this node.toml.";
+    DATA_DIR: "data_dir", "\"data\"", AtStart,
+        "Folder of the log and the snapshots. `quorate testnet` makes it, and it belongs to this replica alone.\n\
+         Move the folder before you change its name here.";
+    LISTEN_PEERS: "listen_peers", "\"127.0.0.1:4000\"", AtStart,
+        "Address on which this node listens for other replicas.";
+    LISTEN_CLIENTS: "listen_clients", "\"127.0.0.1:4001\"", AtStart,
+        "Address on which this node listens for clients.";
+    REPLICA_KEY: "replica_key", "\"replica.key\"", AtStart,
+        "File of the private key that signs statements; its owner alone may read it. The key never changes.";
+    LINK_KEY: "link_key", "\"link.key\"", AtStart,
+        "File of the private key of connections; its owner alone may read it. The key never changes.";
+    DURABILITY: "durability", "\"fsync\"", AtStart,
+        "The write that a promise waits for: \"fsync\" (the disk has it), \"os\" (the operating system has it: a power cut\n\
+         can break the promise), \"none\" (there is none: for tests, and such nodes need --insecure).";
+    PLACEMENT: "placement", "\"inline\"", AtStart, "Assignment of work to threads: \"inline\" is everything on one.";
+    DISK_BYTES: "disk_bytes_max", "\"8GiB\"", AtStart,
+        "Disk space of the data folder at most; at least the sum of keep_bytes and 256MiB.";
+    KEEP_BYTES: "keep_bytes", "\"1GiB\"", AtStart,
+        "Decided blocks kept for replicas that were away. A replica that misses more than all others keep cannot rejoin.";
+    RECORD: "record", "false", Never, "Recording of inputs for a replay. It is not part of this version: false.";
+    LOG: "log", "\"info\"", AtStart, "Least severity of the lines on the error stream.";
+}
 
 impl NodeConfig {
     /// Returns the configuration of a new node with keys and data in one folder, and `cluster.toml` above it.
@@ -406,7 +337,7 @@ impl NodeConfig {
         let least = self.disk.keep_bytes.saturating_add(DISK_RESERVE_BYTES);
         if self.disk.disk_bytes_max < least {
             let problem = format!(
-                "expected at least keep_bytes and 256MiB, which is {}; raise it, or lower keep_bytes",
+                "expected at least the sum of keep_bytes and 256MiB, which is {}; raise it, or lower keep_bytes",
                 show_size(least)
             );
             return Err(self.error(DISK_BYTES.name, problem));

@@ -21,7 +21,7 @@ fn with(n: Option<usize>, hosts: ByzantineChoice) -> impl Fn(u64) -> Report + Sy
 #[test]
 fn seeds_with_f_of_each_host_pass() {
     for (n, seeds) in [(None, 40), (Some(7), 4)] {
-        for kind in Byzantine::ALL {
+        for kind in Byzantine::ALL.iter().copied() {
             let hosts = ByzantineChoice::All(kind);
             let reports = run_all(&(0..seeds).collect::<Vec<_>>(), with(n, hosts));
             let failed: Vec<String> = reports
@@ -48,7 +48,7 @@ fn seed_determines_runs_with_byzantine_hosts() {
     const SEED: u64 = 10;
     let honest = with(None, ByzantineChoice::Nobody)(SEED);
     let mut hashes = BTreeSet::from([honest.trace_hash]);
-    for kind in Byzantine::ALL {
+    for kind in Byzantine::ALL.iter().copied() {
         let run = with(None, ByzantineChoice::All(kind));
         let report = run(SEED);
         assert_eq!(run(SEED), report, "{kind}");
@@ -172,7 +172,7 @@ fn one(seed: u64, id: ReplicaId, kind: Byzantine) -> World {
 /// Without faults of network or power each host lets the others work, as leader and as backup.
 #[test]
 fn each_host_lets_others_work_without_other_faults() {
-    for kind in Byzantine::ALL {
+    for kind in Byzantine::ALL.iter().copied() {
         for id in [r(0), r(2)] {
             let mut world = one(390 + u64::from(id.0), id, kind);
             for _ in 0..40 {

@@ -11,7 +11,7 @@ use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
 use quorate_sim::exam::{ExamScenario, ShortRun};
 use quorate_sim::seed::{ByzantineChoice, StandardRun};
-use quorate_sim::twins::{Enumeration, Leaders, ScenarioRun};
+use quorate_sim::twins::{Enumeration, Leaders, Sample, ScenarioRun};
 use quorate_sim::{Byzantine, Failure, Frame, LinkConditions, Oracle, Trace, Verdict, ms, secs};
 use quorate_types::wire::frame::PROTOCOL;
 use quorate_types::{ReplicaId, View};
@@ -160,7 +160,8 @@ fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
 /// A scenario with this number of views and drawn leaders, in which replica 0 has a twin.
 fn twins(views: usize, entry: &Entry, number: u64) -> Option<Failure> {
     let twin = vec![ReplicaId(0)];
-    let all = Enumeration::drawn(4, twin, views, 3, Leaders::Drawn, (SCENARIOS, 1)).unwrap();
+    let all = Enumeration::new(4, twin, views, 3, Leaders::Drawn, Some(Sample { count: SCENARIOS, seed: 1 }))
+        .unwrap();
     ScenarioRun::new(entry, &all.scenario(number)).unwrap().run().failure
 }
 

@@ -28,7 +28,7 @@ fn faults_are_documented() {
          host causes it, or an option of the command line asks for it. Tests with real processes (below `crates/lab/tests/it`)\n\
          cover others. `quorate sim --faults` prints the same list. A test generates this page from `crates/sim/src/fault.rs`.\n",
     );
-    for class in FaultClass::ALL {
+    for class in FaultClass::ALL.iter().copied() {
         write!(text, "\n## {}\n\n| fault | description | origin |\n|---|---|---|\n", class.name()).unwrap();
         for fault in Fault::ALL.iter().filter(|fault| fault.class() == class) {
             writeln!(text, "| {fault} | {} | {} |", fault.about(), source(*fault)).unwrap();

@@ -8,7 +8,7 @@ use quorate_consensus::{Entry, Model};
 use quorate_protocols::pbft::{COMMIT, PREPARE};
 use quorate_sim::{
     Change, Costs, LinkConditions, NetworkFault, Places, ReplicaState, Survives, Transport, Verdict,
-    Workload, World, ms, secs, smallest,
+    Workload, World, ms, secs,
 };
 use quorate_types::{Digest, Height, Kind, ReplicaId, View};
 use std::cell::RefCell;
@@ -116,7 +116,7 @@ fn s10_lost_vote_is_sent_again(entry: &Entry) {
 fn replica_that_missed_the_end_of_a_burst_catches_up_in_an_idle_cluster() {
     for entry in quorate_protocols::REGISTRY.iter().filter(|entry| entry.spec.replaces_leader) {
         for transport in TRANSPORTS {
-            for who in 0..smallest(entry, 1) {
+            for who in 0..entry.smallest(1) {
                 let mut world = world_of(entry, 22, |settings| {
                     settings.transport = transport;
                     // A protocol that decides by timers is never quite idle. Its periodic messages must not be the only

@@ -6,7 +6,7 @@ use crate::support::{ask, begin, drop_frames, pbft, put, r, world_of};
 use quorate_consensus::{Entry, Model};
 use quorate_protocols::REGISTRY;
 use quorate_sim::trace::Event;
-use quorate_sim::twins::{Enumeration, Leaders, RangeResult, Scenario, ScenarioRun, run_range};
+use quorate_sim::twins::{Enumeration, Leaders, RangeResult, Sample, Scenario, ScenarioRun, run_range};
 use quorate_sim::{Oracle, Settings, Who, World, sets_leaders};
 use quorate_types::{ReplicaId, Time, View};
 use std::cell::RefCell;
@@ -49,14 +49,15 @@ fn part_of_all_scenarios_passes() {
         let mut total = RangeResult::default();
         for twin in 0..4 {
             let twin = ids(&[twin]);
-            let four = Enumeration::all(4, twin.clone(), 4, 2, Leaders::Own).unwrap();
-            let three = Enumeration::all(4, twin, 3, 3, Leaders::Own).unwrap();
+            let four = Enumeration::new(4, twin.clone(), 4, 2, Leaders::Own, None).unwrap();
+            let three = Enumeration::new(4, twin, 3, 3, Leaders::Own, None).unwrap();
             // The steps are prime, so every view meets every partition.
             total.merge(a_part_of(entry, &four, 1_297));
             total.merge(a_part_of(entry, &three, 1_361));
         }
         let leaders = if sets_leaders(entry) { Leaders::Drawn } else { Leaders::Own };
-        let seven = Enumeration::drawn(4, ids(&[0]), 7, 3, leaders, (40, 1)).unwrap();
+        let seven =
+            Enumeration::new(4, ids(&[0]), 7, 3, leaders, Some(Sample { count: 40, seed: 1 })).unwrap();
         let verdict = run_range(entry, &seven, 0..40).unwrap();
         assert_passes(entry, &seven, &verdict);
         total.merge(verdict);
@@ -95,7 +96,7 @@ fn two_pairs_of_twins_break_agreement() {
             }
             verdict
         };
-        let all = Enumeration::all(4, ids(&[0, 1]), 1, 2, Leaders::Own).unwrap();
+        let all = Enumeration::new(4, ids(&[0, 1]), 1, 2, Leaders::Own, None).unwrap();
         let verdict = lasting(&all);
         let found: Vec<u64> = verdict
             .failures
@@ -115,14 +116,15 @@ fn two_pairs_of_twins_break_agreement() {
         );
         assert!(before <= 16, "{}: {before}", entry.spec.name);
         // With one pair of twins the same partitions break nothing.
-        let one = Enumeration::all(4, ids(&[0]), 1, 2, Leaders::Own).unwrap();
+        let one = Enumeration::new(4, ids(&[0]), 1, 2, Leaders::Own, None).unwrap();
         assert_passes(entry, &one, &lasting(&one));
     }
 }
 
 #[test]
 fn scenario_determines_a_run() {
-    let all = Enumeration::drawn(4, ids(&[2]), 3, 3, Leaders::Drawn, (3, 9)).unwrap();
+    let all =
+        Enumeration::new(4, ids(&[2]), 3, 3, Leaders::Drawn, Some(Sample { count: 3, seed: 9 })).unwrap();
     for number in 0..3 {
         let run = |is_read: bool| {
             let mut play = ScenarioRun::new(pbft(), &all.scenario(number)).unwrap();
@@ -139,7 +141,7 @@ fn scenario_determines_a_run() {
 /// every replica receives messages of all but the leader.
 #[test]
 fn no_message_crosses_the_parts_of_a_scenario() {
-    let all = Enumeration::all(4, ids(&[3]), 1, 3, Leaders::Own).unwrap();
+    let all = Enumeration::new(4, ids(&[3]), 1, 3, Leaders::Own, None).unwrap();
     let mut long = 0;
     for number in 0..all.len() {
         let scenario = all.scenario(number);

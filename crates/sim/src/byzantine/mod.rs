@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn displayed_names_parse() {
-        for kind in Byzantine::ALL {
+        for kind in Byzantine::ALL.iter().copied() {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         assert!("traitor".parse::<Byzantine>().unwrap_err().contains("twin, mute"));

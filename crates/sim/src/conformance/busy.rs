@@ -2,10 +2,9 @@
 //! one by one while there is always something to decide.
 
 use super::metered::{
-    CHECKPOINT, CHECKPOINTS, Elapsed, INTERVALS, MeteredWorld, SentCounts, UNIT_NS, each_and_all, size,
-    unstated_kinds, whole,
+    CHECKPOINT, Elapsed, INTERVALS, MeteredWorld, SentCounts, UNIT_NS, good_case_lines, whole,
 };
-use super::report::{FigureLine, Measured, NotMeasured};
+use super::report::{FigureLine, NotMeasured};
 use crate::client::Workload;
 use crate::frame::{Frame, Verdict};
 use crate::{ms, secs};
@@ -96,19 +95,13 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
     let checkpoints = blocks_sent.checkpoints.range(from.next()..=to);
     let checkpoints = checkpoints.fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     let mut sent_counts = metered.sent_counts.replace(SentCounts::default());
+    sent_counts.sent.insert(CHECKPOINT, checkpoints);
     for count in figures.block {
         sent_counts.sent.insert(count.kind, blocks_sent.sent(count.kind, from, to));
     }
-    let mut lines = each_and_all(figures.block, n, &sent_counts, to.since(from), "for a block");
-    let what = format!("`{}` for a checkpoint", CHECKPOINT);
-    let measured = Measured { total: checkpoints, of: INTERVALS };
-    lines.push(FigureLine::new(what, CHECKPOINTS.text, (CHECKPOINTS.of)(size(n)), measured));
-    let (deltas, delta) = (figures.commit_deltas, metered.delta_ns);
-    let commit = (figures.commit_delays, deltas);
-    lines.extend(commits.lines("from proposal to execution", to.since(from), commit, delta));
-    lines.extend(reply.lines("from request to reply", 1, (figures.reply_delays, deltas), delta));
-    lines.extend(unstated_kinds(figures, &[], &sent_counts));
-    Ok(lines)
+    let count = to.since(from);
+    let (commits, replies) = ((commits, count), (reply, 1));
+    Ok(good_case_lines(figures, n, (&sent_counts, count), commits, replies, metered.delta_ns))
 }
 
 impl MeteredWorld {

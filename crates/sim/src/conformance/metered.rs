@@ -204,6 +204,30 @@ pub(super) fn each_and_all(
     lines
 }
 
+/// Returns the lines about blocks without faults: messages, delays, and messages that no figure covers. Each time comes with
+/// the number of its measurements.
+pub(super) fn good_case_lines(
+    figures: &Figures,
+    n: usize,
+    (sent_counts, blocks): (&SentCounts, u64),
+    commits: (Elapsed, u64),
+    replies: (Elapsed, u64),
+    delta_ns: Option<u64>,
+) -> Vec<FigureLine> {
+    let mut lines = each_and_all(figures.block, n, sent_counts, blocks, "for a block");
+    let checkpoints = Measured { total: sent_counts.sent(CHECKPOINT), of: INTERVALS };
+    let what = format!("`{CHECKPOINT}` for a checkpoint");
+    lines.push(FigureLine::new(what, CHECKPOINTS.text, (CHECKPOINTS.of)(size(n)), checkpoints));
+    for (what, (took, of), delays) in [
+        ("from proposal to execution", commits, figures.commit_delays),
+        ("from request to reply", replies, figures.reply_delays),
+    ] {
+        lines.extend(took.lines(what, of, (delays, figures.commit_deltas), delta_ns));
+    }
+    lines.extend(unstated_kinds(figures, &[], sent_counts));
+    lines
+}
+
 /// Returns a line for each kind of message that no figure covers.
 pub(super) fn unstated_kinds(
     figures: &Figures,

@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::seed::{ByzantineChoice, StandardRun};
 use crate::settings::BadSettings;
 use crate::trace::Trace;
-use crate::world::{Plan, World};
+use crate::world::World;
 use crate::{Byzantine, ms, secs};
 use quorate_consensus::{CHECKPOINT_KIND, Entry};
 use quorate_types::{Height, Kind, ReplicaId};
@@ -25,7 +25,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
         caught_by: &[Oracle::Agreement],
         within: 5,
         run: |entry, seed| {
-            let last = crate::smallest(entry, 1).saturating_sub(1);
+            let last = entry.smallest(1).saturating_sub(1);
             with_flawed_service(entry, seed, StoreFlaw::Never(30), last, &[])
         },
     },
@@ -159,19 +159,17 @@ fn with_flawed_service(
     from: usize,
     ignored: &[Oracle],
 ) -> Result<Report, BadSettings> {
-    let mut short = runs::short(entry, seed)?;
+    let mut short = runs::short(entry, seed, ignored)?;
     let world = short.world();
-    ignored.iter().for_each(|oracle| world.tolerate(*oracle));
     for id in world.replicas().skip(from) {
         world.break_service(id, store_flaw);
-        world.plan(world.now(), Plan::Crash(id, Survives::Everything));
-        world.plan(world.now().plus(ms(1)), Plan::Start(id));
+        runs::restart(world, id, Survives::Everything, 1);
     }
     Ok(short.run(|world, _| world.run_for(secs(4))))
 }
 
 fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = runs::short(entry, seed)?;
+    let mut short = runs::short(entry, seed, &[])?;
     let world = short.world();
     let (n, f) = (world.settings().n, world.settings().f);
     world.hook(move |_, frame| {
@@ -182,21 +180,17 @@ fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let ignored = [Oracle::Held, Oracle::Links, Oracle::SameSlot];
-    let mut short = runs::short(entry, seed)?;
+    let mut short = runs::short(entry, seed, &[Oracle::Held, Oracle::Links, Oracle::SameSlot])?;
     let world = short.world();
-    ignored.into_iter().for_each(|oracle| world.tolerate(oracle));
     for id in world.replicas() {
         world.break_disk(id, DiskFlaw::Sync);
         // The disk's flaw begins with the next start.
-        world.plan(world.now(), Plan::Crash(id, Survives::Everything));
-        world.plan(world.now().plus(ms(5)), Plan::Start(id));
+        runs::restart(world, id, Survives::Everything, 5);
     }
     Ok(short.run(|world, _| {
         world.run_while("all operations are answered", secs(60), |world| !world.all_done())?;
         for id in world.replicas() {
-            world.plan(world.now(), Plan::Crash(id, Survives::Nothing));
-            world.plan(world.now().plus(ms(5)), Plan::Start(id));
+            runs::restart(world, id, Survives::Nothing, 5);
         }
         world.run_for(ms(100))?;
         world.run_while("all replicas are where they were", secs(20), |world| !world.is_level())
@@ -204,7 +198,7 @@ fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn nothing_of_heights(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = runs::short(entry, seed)?;
+    let mut short = runs::short(entry, seed, &[])?;
     short.world().hook(|_, frame| {
         let of_height = frame.content.statement.is_some_and(|said| said.height >= Height(5));
         if of_height && !is_about_checkpoints(frame.content.kind) { Verdict::Drop } else { Verdict::Pass }
@@ -218,10 +212,9 @@ fn is_about_checkpoints(kind: Kind) -> bool {
 }
 
 fn no_checkpoints(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short =
-        ShortRun::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
-            settings.window = 640;
-        })?;
+    let mut short = ShortRun::new((entry, entry.smallest(1), seed), Trace::default(), |settings, _| {
+        settings.window = 640;
+    })?;
     let world = short.world();
     world.tighten_bounds();
     world.hook(
@@ -233,7 +226,7 @@ fn no_checkpoints(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn one_frame_too_many(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = runs::short(entry, seed)?;
+    let mut short = runs::short(entry, seed, &[])?;
     let mut frames = 0u32;
     short.world().hook(move |_, _| {
         frames = frames.saturating_add(1);

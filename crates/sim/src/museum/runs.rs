@@ -15,10 +15,19 @@ use quorate_consensus::Entry;
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
 
-pub(super) fn short(entry: &Entry, seed: u64) -> Result<ShortRun, BadSettings> {
-    ShortRun::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
+/// Makes a short run without the ignored oracles.
+pub(super) fn short(entry: &Entry, seed: u64, ignored: &[Oracle]) -> Result<ShortRun, BadSettings> {
+    let mut short = ShortRun::new((entry, entry.smallest(1), seed), Trace::default(), |settings, _| {
         settings.conditions.loss_ppm = 5_000;
-    })
+    })?;
+    ignored.iter().for_each(|oracle| short.world().tolerate(*oracle));
+    Ok(short)
+}
+
+/// Plans a crash of a replica now, and its start after some milliseconds.
+pub(super) fn restart(world: &mut World, id: ReplicaId, survives: Survives, after_ms: u64) {
+    world.plan(world.now(), Plan::Crash(id, survives));
+    world.plan(world.now().plus(ms(after_ms)), Plan::Start(id));
 }
 
 /// Cuts the power of one machine after the other in the middle of its work, and starts each again.
@@ -36,28 +45,34 @@ pub(super) fn power_cuts(world: &mut World, rng: &mut Rng, survives: Survives) -
     Ok(())
 }
 
+/// Runs flawed disks: each flaw begins with the start of its replica. Afterwards `happens` runs.
+fn flawed_disks(
+    entry: &Entry,
+    seed: u64,
+    disk_flaw: DiskFlaw,
+    ignored: &[Oracle],
+    happens: impl FnOnce(&mut World, &mut Rng) -> Result<(), Failure>,
+) -> Result<Report, BadSettings> {
+    let mut short = short(entry, seed, ignored)?;
+    let world = short.world();
+    world.replicas().for_each(|id| world.break_disk(id, disk_flaw));
+    Ok(short.run(|world, rng| {
+        for id in world.replicas() {
+            restart(world, id, Survives::Everything, 5);
+            world.run_for(ms(30))?;
+        }
+        happens(world, rng)
+    }))
+}
+
 pub(super) fn with_disk_flaw(
     entry: &Entry,
     seed: u64,
     disk_flaw: DiskFlaw,
     ignored: &[Oracle],
 ) -> Result<Report, BadSettings> {
-    let mut short = short(entry, seed)?;
-    let world = short.world();
-    ignored.iter().for_each(|oracle| world.tolerate(*oracle));
-    for id in world.replicas() {
-        world.break_disk(id, disk_flaw);
-    }
-    // The disk's flaw begins with the next start.
-    Ok(short.run(|world, rng| {
-        for id in world.replicas() {
-            world.plan(world.now(), Plan::Crash(id, Survives::Everything));
-            world.plan(world.now().plus(ms(5)), Plan::Start(id));
-            world.run_for(ms(30))?;
-        }
-        let survives = if disk_flaw == DiskFlaw::TailIsDamage { Survives::Some } else { Survives::Nothing };
-        power_cuts(world, rng, survives)
-    }))
+    let survives = if disk_flaw == DiskFlaw::TailIsDamage { Survives::Some } else { Survives::Nothing };
+    flawed_disks(entry, seed, disk_flaw, ignored, |world, rng| power_cuts(world, rng, survives))
 }
 
 pub(super) fn votes_leave_early(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
@@ -77,39 +92,26 @@ pub(super) fn guard_is_one_short(entry: &Entry, seed: u64) -> Result<Report, Bad
 }
 
 pub(super) fn damage_is_tail(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = short(entry, seed)?;
-    let world = short.world();
-    for id in world.replicas() {
-        world.break_disk(id, DiskFlaw::DamageIsTail);
-    }
-    Ok(short.run(|world, rng| {
-        for id in world.replicas() {
-            world.plan(world.now(), Plan::Crash(id, Survives::Everything));
-            world.plan(world.now().plus(ms(5)), Plan::Start(id));
-            world.run_for(ms(30))?;
-        }
+    flawed_disks(entry, seed, DiskFlaw::DamageIsTail, &[], |world, rng| {
         for _ in 0..4 {
             world.run_for(rng.between(ms(50), ms(500)))?;
             let id = ReplicaId(u16::try_from(rng.index(world.settings().n)).unwrap_or(0));
-            world.plan(world.now(), Plan::Crash(id, Survives::Everything));
             world.plan(world.now().plus(1), Plan::Damage(id, Fault::RotInLog));
-            world.plan(world.now().plus(ms(2)), Plan::Start(id));
+            restart(world, id, Survives::Everything, 2);
         }
         world.run_for(ms(500))
-    }))
+    })
 }
 
 pub(super) fn service_is_ahead(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = short(entry, seed)?;
+    let mut short = short(entry, seed, &[])?;
     let world = short.world();
-    for id in world.replicas() {
-        world.break_service(id, StoreFlaw::AgainAfterRestart);
-    }
+    world.replicas().for_each(|id| world.break_service(id, StoreFlaw::AgainAfterRestart));
     Ok(short.run(|world, rng| power_cuts(world, rng, Survives::Nothing)))
 }
 
 pub(super) fn replies_count_twice(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let n = crate::smallest(entry, 1);
+    let n = entry.smallest(1);
     let last = ReplicaId(u16::try_from(n.saturating_sub(1)).unwrap_or(0));
     let mut short = ShortRun::new((entry, n, seed), Trace::default(), |settings, _| {
         settings.byzantine.replicas.insert(last, Byzantine::Clients);

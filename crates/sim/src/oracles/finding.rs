@@ -1,5 +1,6 @@
 //! Findings of oracles.
 
+use crate::named_enum::named_enum;
 use quorate_types::Time;
 use std::fmt;
 
@@ -23,63 +24,41 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The oracles.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Oracle {
-    /// Two replicas decided or executed different blocks at one height, or ended with different states.
-    Agreement,
-    /// An operation was applied twice.
-    ExactlyOnce,
-    /// A client received a wrong result.
-    Results,
-    /// An answered operation is lost.
-    Durability,
-    /// No order of the operations explains the answers.
-    Linearizable,
-    /// A replica signed two statements for one slot.
-    SameSlot,
-    /// A promise left before it was on disk.
-    Held,
-    /// A replica holds too much.
-    Bounds,
-    /// Progress took too long.
-    Liveness,
-    /// Views repeat without progress.
-    Livelock,
-    /// A view was left without a certificate, or the honest replicas never meet in one.
-    Pacemaker,
-    /// A replica stopped by itself.
-    Stopped,
-    /// An honest replica closed its link to another.
-    Links,
-    /// A replay of the same inputs led to other outputs.
-    Replay,
-    /// An honest replica treated an honest one as Byzantine.
-    Accusation,
-    /// An assertion of the code failed.
-    Panic,
-}
-
-impl fmt::Display for Oracle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Agreement => "agreement",
-            Self::ExactlyOnce => "exactly once",
-            Self::Results => "right results",
-            Self::Durability => "durability",
-            Self::Linearizable => "linearizable",
-            Self::SameSlot => "same slot",
-            Self::Held => "held until durable",
-            Self::Bounds => "bounds",
-            Self::Liveness => "liveness",
-            Self::Livelock => "livelock",
-            Self::Pacemaker => "pacemaker",
-            Self::Stopped => "stopped",
-            Self::Links => "links",
-            Self::Replay => "replay",
-            Self::Accusation => "accusation",
-            Self::Panic => "no panic",
-        })
+named_enum! {
+    /// The oracles.
+    pub enum Oracle {
+        /// Two replicas decided or executed different blocks at one height, or ended with different states.
+        Agreement = "agreement",
+        /// An operation was applied twice.
+        ExactlyOnce = "exactly once",
+        /// A client received a wrong result.
+        Results = "right results",
+        /// An answered operation is lost.
+        Durability = "durability",
+        /// No order of the operations explains the answers.
+        Linearizable = "linearizable",
+        /// A replica signed two statements for one slot.
+        SameSlot = "same slot",
+        /// A promise left before it was on disk.
+        Held = "held until durable",
+        /// A replica holds too much.
+        Bounds = "bounds",
+        /// Progress took too long.
+        Liveness = "liveness",
+        /// Views repeat without progress.
+        Livelock = "livelock",
+        /// A view was left without a certificate, or the honest replicas never meet in one.
+        Pacemaker = "pacemaker",
+        /// A replica stopped by itself.
+        Stopped = "stopped",
+        /// An honest replica closed its link to another.
+        Links = "links",
+        /// A replay of the same inputs led to other outputs.
+        Replay = "replay",
+        /// An honest replica treated an honest one as Byzantine.
+        Accusation = "accusation",
+        /// An assertion of the code failed.
+        Panic = "no panic",
     }
 }
 

@@ -50,7 +50,7 @@ impl ByzantineChoice {
         };
         let mut ids: Vec<u16> = (spared..u16::try_from(n).unwrap_or(u16::MAX)).collect();
         rng.shuffle(&mut ids);
-        let mut any = || rng.pick(&Byzantine::ALL).copied().unwrap_or(Byzantine::Twin);
+        let mut any = || rng.pick(Byzantine::ALL).copied().unwrap_or(Byzantine::Twin);
         let first = any();
         let mut kinds: Vec<Byzantine> = (0..count)
             .map(|_| match self {

@@ -310,9 +310,3 @@ pub fn again_with(protocol: &str, n: Option<usize>, hosts: ByzantineChoice, seed
     let hosts = if hosts == ByzantineChoice::Drawn { String::new() } else { format!(" --byzantine {hosts}") };
     format!("cargo run --release -- sim --protocol {protocol}{n}{hosts} --seed {seed}")
 }
-
-/// Whether a failure concerns a promise that holds only after a heal.
-#[must_use]
-pub fn is_liveness(failure: &Failure) -> bool {
-    failure.oracle == Oracle::Liveness
-}

@@ -17,13 +17,13 @@ pub enum Leaders {
     Drawn,
 }
 
-/// The choice of scenarios.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Choice {
-    /// All scenarios.
-    All,
-    /// Scenarios drawn by a seed.
-    Drawn { count: u64, seed: u64 },
+/// Scenarios that are drawn instead of numbered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// The number of scenarios.
+    pub count: u64,
+    /// The seed that draws them.
+    pub seed: u64,
 }
 
 /// An enumeration of scenarios.
@@ -34,64 +34,40 @@ pub struct Enumeration {
     views: usize,
     parts_max: usize,
     leaders: Leaders,
-    choice: Choice,
+    sample: Option<Sample>,
     partitions: Vec<Partition>,
     /// The symmetry of all scenarios, where leaders are not drawn.
     symmetry: Option<Symmetry>,
 }
 
 impl Enumeration {
-    /// Enumerates all scenarios with these twins, this number of views, and at most this number of parts.
+    /// Enumerates the scenarios with these twins, this number of views, and at most this number of parts: all of them, or
+    /// a sample.
     ///
     /// # Errors
     /// Returns an error when there is no such scenario, or too many to be numbered.
-    pub fn all(
+    pub fn new(
         n: usize,
         twins: Vec<ReplicaId>,
         views: usize,
         parts_max: usize,
         leaders: Leaders,
+        sample: Option<Sample>,
     ) -> Result<Self, BadScenario> {
-        if leaders == Leaders::Drawn {
+        if leaders == Leaders::Drawn && sample.is_none() {
             return Err(BadScenario("leaders are drawn only where scenarios are".to_owned()));
         }
-        Self::new(n, twins, views, parts_max, leaders, Choice::All)
-    }
-
-    /// Draws scenarios with these twins, this number of views, and at most this number of parts.
-    ///
-    /// # Errors
-    /// Returns an error when there is no such scenario.
-    pub fn drawn(
-        n: usize,
-        twins: Vec<ReplicaId>,
-        views: usize,
-        parts_max: usize,
-        leaders: Leaders,
-        (count, seed): (u64, u64),
-    ) -> Result<Self, BadScenario> {
-        Self::new(n, twins, views, parts_max, leaders, Choice::Drawn { count, seed })
-    }
-
-    fn new(
-        n: usize,
-        twins: Vec<ReplicaId>,
-        views: usize,
-        parts_max: usize,
-        leaders: Leaders,
-        choice: Choice,
-    ) -> Result<Self, BadScenario> {
         if let Leaders::Set(set) = &leaders
             && set.len() != views
         {
             return Err(BadScenario(format!("{} leaders for {views} views", set.len())));
         }
         let mut made =
-            Self { n, twins, views, parts_max, leaders, choice, partitions: Vec::new(), symmetry: None };
+            Self { n, twins, views, parts_max, leaders, sample, partitions: Vec::new(), symmetry: None };
         made.partitions.push(Partition::together(made.nodes()));
         made.scenario(0).check()?;
         made.partitions = Partition::all(made.nodes(), parts_max);
-        if made.choice == Choice::All {
+        if made.sample.is_none() {
             made.count().ok_or_else(|| BadScenario("too many scenarios to be numbered".to_owned()))?;
         }
         if made.leaders != Leaders::Drawn {
@@ -112,9 +88,9 @@ impl Enumeration {
     /// Returns the number of scenarios, including those that are equal but for names.
     #[must_use]
     pub fn len(&self) -> u64 {
-        match self.choice {
-            Choice::All => self.count().unwrap_or(u64::MAX),
-            Choice::Drawn { count, .. } => count,
+        match self.sample {
+            None => self.count().unwrap_or(u64::MAX),
+            Some(sample) => sample.count,
         }
     }
 
@@ -133,15 +109,15 @@ impl Enumeration {
     /// Whether scenarios are drawn. Then a search for equal ones does not pay.
     #[must_use]
     pub fn is_drawn(&self) -> bool {
-        self.choice != Choice::All
+        self.sample.is_some()
     }
 
     /// Returns the scenario of a number.
     #[must_use]
     pub fn scenario(&self, number: u64) -> Scenario {
-        let mut rounds = match self.choice {
-            Choice::All => self.numbered(number),
-            Choice::Drawn { seed, .. } => self.draw(seed, number),
+        let mut rounds = match self.sample {
+            None => self.numbered(number),
+            Some(sample) => self.draw(sample.seed, number),
         };
         if let Leaders::Set(set) = &self.leaders {
             rounds.iter_mut().zip(set).for_each(|(round, leader)| round.leader = Some(*leader));
@@ -187,19 +163,12 @@ impl Enumeration {
         }
     }
 
-    /// Returns the first of all scenarios that are equal but for names.
-    #[must_use]
-    pub fn first_like(&self, scenario: &Scenario) -> Scenario {
-        let symmetry = self.symmetry.clone().unwrap_or_else(|| Symmetry::of(scenario));
-        Scenario { rounds: symmetry.canonical(&scenario.rounds), ..scenario.clone() }
-    }
-
     /// Returns the options of the command line that runs these scenarios.
     #[must_use]
     pub fn options(&self) -> String {
-        match self.choice {
-            Choice::All => self.name(),
-            Choice::Drawn { count, .. } => format!("{} --sample {count}", self.name()),
+        match self.sample {
+            None => self.name(),
+            Some(sample) => format!("{} --sample {}", self.name(), sample.count),
         }
     }
 
@@ -212,10 +181,7 @@ impl Enumeration {
             Leaders::Set(set) => ids(set),
             Leaders::Drawn => "drawn".to_owned(),
         };
-        let seed = match self.choice {
-            Choice::All => String::new(),
-            Choice::Drawn { seed, .. } => format!(" --seed {seed}"),
-        };
+        let seed = self.sample.map(|sample| format!(" --seed {}", sample.seed)).unwrap_or_default();
         let (n, views, parts) = (self.n, self.views, self.parts_max);
         let twins = ids(&self.twins);
         format!("--n {n} --twin {twins} --views {views} --parts {parts} --leaders {leaders}{seed}")

@@ -33,7 +33,7 @@ mod symmetry;
 #[cfg(test)]
 mod tests;
 
-pub use enumeration::{Enumeration, Leaders};
+pub use enumeration::{Enumeration, Leaders, Sample};
 pub use file::{from_json, to_json};
 pub use partition::{NODES_MAX, Partition};
 pub use play::{Outcome, RangeResult, ScenarioRun, run_range};

@@ -101,10 +101,8 @@ impl ScenarioRun {
         // As in `report`, only the report reads a world after a panic.
         let ran = catch_unwind(AssertUnwindSafe(|| self.run_phases(&mut recovered_ns)));
         let world = &mut self.world;
-        if let Err(what) = ran {
-            let text = what.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            world.note_panic(text.unwrap_or_default());
+        if let Err(payload) = ran {
+            world.note_panic(&*payload);
         }
         Outcome {
             failure: world.failure().cloned(),

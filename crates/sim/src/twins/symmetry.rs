@@ -5,7 +5,6 @@
 //! the halves of twins are exchanged. The time after the scenario does not count: then all nodes reach each other,
 //! and the protocol chooses the leaders.
 
-use super::partition::Partition;
 use super::scenario::{Round, Scenario};
 use quorate_types::ReplicaId;
 
@@ -35,12 +34,6 @@ impl Symmetry {
         Self { names: orders.flat_map(|order| with_twins(scenario, &order)).collect() }
     }
 
-    /// Returns the first of all scenarios that are equal but for names.
-    pub(crate) fn canonical(&self, rounds: &[Round]) -> Vec<Round> {
-        let all = self.names.iter().map(|names| renamed(rounds, names));
-        all.min().unwrap_or_else(|| rounds.to_vec())
-    }
-
     /// Whether the scenario is that first one.
     pub(crate) fn is_canonical(&self, rounds: &[Round]) -> bool {
         let is_less = |names: &Names| {
@@ -55,11 +48,6 @@ impl Symmetry {
     pub(crate) fn names(&self) -> &[Names] {
         &self.names
     }
-}
-
-fn renamed(rounds: &[Round], names: &Names) -> Vec<Round> {
-    let rename = |partition: &Partition| partition.renamed(names);
-    rounds.iter().map(|round| Round { partition: rename(&round.partition), ..*round }).collect()
 }
 
 /// Returns the renamings of nodes that follow from one of replicas: the halves of each twin may be exchanged.

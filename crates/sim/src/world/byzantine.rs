@@ -13,6 +13,7 @@ use crate::frame::{Content, Frame};
 use crate::oracles::Oracle;
 use crate::queue::EventClass;
 use crate::replica_slot::{Damage, ReplicaSlot};
+use crate::settings::{Cluster, Settings};
 use crate::trace::{Fingerprint, Transit, Who};
 use crate::turn_output::TurnOutput;
 use bytes::Bytes;
@@ -202,10 +203,8 @@ impl World {
     fn patience_ns(&mut self) -> u64 {
         let running: Vec<ReplicaId> = self.honest().filter(|id| self.is_running(*id)).collect();
         let Some(id) = self.rngs.roles.pick(&running).copied() else { return PATIENCE_NS };
-        let now = self.now;
-        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
-        let Some(running) = running else { return PATIENCE_NS };
-        let local = running.local(now);
+        let Some(running) = self.running(id) else { return PATIENCE_NS };
+        let local = running.local(self.now);
         let waits = running.host.replica().status().timers.into_iter().map(|(at, _)| at.since(local));
         let waits: Vec<u64> = waits.filter(|wait| *wait > 0).collect();
         self.rngs.roles.pick(&waits).copied().unwrap_or(PATIENCE_NS)
@@ -299,33 +298,36 @@ impl World {
 
     /// Starts the second half of a twin.
     pub(super) fn start_second(&mut self, id: ReplicaId) {
-        let mut output = std::mem::take(&mut self.buffers.output_of_second);
-        output.clear();
-        let Self { slots, settings, cluster, now, .. } = self;
-        if let Some(second) = slots.get_mut(id.index()).and_then(|slot| slot.second.as_mut()) {
-            second.machine.disk.watch(DiskWatch::begin);
+        self.run_second(id, |second, (now, settings, cluster), output| {
             // A second half that does not open sends nothing.
-            let _ = second.open(*now, settings, cluster, &mut output);
-            self.flush_second(id, &mut output);
-        }
-        self.buffers.output_of_second = output;
+            let _ = second.open(now, settings, cluster, output);
+        });
     }
 
     /// Runs the turn of a twin's second half. It comes before the first half's turn, because it has to arrive first
     /// sometimes.
     pub(super) fn turn_second(&mut self, id: ReplicaId) {
-        let now = self.now;
+        self.run_second(id, |second, (now, ..), output| {
+            if second.turn(now, output).is_err() {
+                second.running = None;
+            }
+        });
+    }
+
+    /// Runs a part of a twin's second half, if there is one, and sends its output.
+    fn run_second(
+        &mut self,
+        id: ReplicaId,
+        part: impl FnOnce(&mut ReplicaSlot, (Time, &Settings, &Cluster), &mut TurnOutput),
+    ) {
         let mut output = std::mem::take(&mut self.buffers.output_of_second);
         output.clear();
-        let Some(second) = self.slot_mut(id).and_then(|slot| slot.second.as_mut()) else {
-            self.buffers.output_of_second = output;
-            return;
-        };
-        second.machine.disk.watch(DiskWatch::begin);
-        if second.turn(now, &mut output).is_err() {
-            second.running = None;
+        let Self { slots, settings, cluster, now, .. } = self;
+        if let Some(second) = slots.get_mut(id.index()).and_then(|slot| slot.second.as_mut()) {
+            second.machine.disk.watch(DiskWatch::begin);
+            part(second, (*now, settings, cluster), &mut output);
+            self.flush_second(id, &mut output);
         }
-        self.flush_second(id, &mut output);
         self.buffers.output_of_second = output;
     }
 
@@ -424,10 +426,5 @@ impl World {
     pub fn sign(&self, by: ReplicaId, statement: &Statement) -> Signature {
         let preimage = statement_preimage(&self.cluster.committee.domain(), statement);
         self.cluster.keys.get(by.index()).map(|key| key.sign(&preimage)).unwrap_or(Signature([0; 64]))
-    }
-
-    /// Sends a message of a controlled replica to a client now.
-    pub fn send_to_client_as(&mut self, controlled: ReplicaId, client: usize, message: Bytes) {
-        self.reply(self.now, controlled, client, message);
     }
 }

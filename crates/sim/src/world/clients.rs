@@ -303,7 +303,7 @@ impl World {
             let what = "a fresh client was refused".to_owned();
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
-        self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
+        self.so_far()
     }
 
     /// Returns the longest time of a fresh client for its session and its reads. With a bound on delays, each of them

@@ -29,10 +29,11 @@ use crate::disk::SharedDisk;
 use crate::frame::{Content, Frame, Verdict};
 use crate::oracles::{Failure, Oracle};
 use crate::queue::{EventClass, Queue};
-use crate::replica_slot::ReplicaSlot;
+use crate::replica_slot::{ReplicaSlot, Running};
 use crate::settings::{BadSettings, Cluster, Settings, Transport};
 use crate::trace::{Trace, Who};
 use bytes::Bytes;
+use quorate_app::panic_text;
 use quorate_client::core::LinkState;
 use quorate_consensus::{Healed, Synchrony};
 use quorate_crypto::{SigningKey, bundle_preimage};
@@ -45,6 +46,7 @@ use quorate_types::rng::Rng;
 use quorate_types::wire::FromClient;
 use quorate_types::{Authenticator, ClientId, Digest, Genesis, Height, Kind, Ledger, ReplicaId, Time};
 use state::{Buffers, ByzantineClient, Counters, Hooks, Mutations, Network, Oracles, Rngs, Roles};
+use std::any::Any;
 use std::collections::BTreeMap;
 use twins_schedule::TwinsSchedule;
 
@@ -227,6 +229,11 @@ impl World {
         self.oracles.failure.as_ref()
     }
 
+    /// Returns the first finding of an oracle as an error.
+    fn so_far(&self) -> Result<(), Failure> {
+        self.oracles.failure.clone().map_or(Ok(()), Err)
+    }
+
     /// Returns the trace.
     pub fn trace(&mut self) -> &mut Trace {
         &mut self.trace
@@ -249,16 +256,7 @@ impl World {
     /// # Errors
     /// Returns the finding of an oracle.
     pub fn run_until(&mut self, end: Time) -> Result<(), Failure> {
-        while self.oracles.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
-            self.step();
-        }
-        match &self.oracles.failure {
-            Some(failure) => Err(failure.clone()),
-            None => {
-                self.now = self.now.max(end);
-                Ok(())
-            }
-        }
+        self.run_shown(end, |_| {})
     }
 
     /// Runs for a span.
@@ -297,15 +295,10 @@ impl World {
                 let oracle = if self.is_lost() { Oracle::Durability } else { Oracle::Liveness };
                 self.judge(self.now, Err((oracle, why)));
             }
-            if let Some(failure) = &self.oracles.failure {
-                return Err(failure.clone());
-            }
+            self.so_far()?;
             self.step();
         }
-        match &self.oracles.failure {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
-        }
+        self.so_far()
     }
 
     /// Whether an executed height is lost: no sound replica has it.
@@ -368,8 +361,8 @@ impl World {
     }
 
     /// Records a failed assertion. The world cannot continue.
-    pub(crate) fn note_panic(&mut self, what: String) {
-        self.judge(self.now, Err((Oracle::Panic, what)));
+    pub(crate) fn note_panic(&mut self, payload: &(dyn Any + Send)) {
+        self.judge(self.now, Err((Oracle::Panic, panic_text(payload).to_owned())));
     }
 
     /// Fails with this oracle if a condition does not hold now.
@@ -377,7 +370,7 @@ impl World {
         if !holds {
             self.judge(self.now, Err((oracle, format!("does not hold: {what}"))));
         }
-        self.oracles.failure.clone().map_or(Ok(()), Err)
+        self.so_far()
     }
 
     /// Checks that no operation has ended without an answer.
@@ -386,7 +379,7 @@ impl World {
             let what = format!("{} operations ended without an answer", self.counters.failed_ops);
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
-        self.oracles.failure.clone().map_or(Ok(()), Err)
+        self.so_far()
     }
 
     /// Ignores findings of this oracle from now on, because a test provokes them.
@@ -406,8 +399,7 @@ impl World {
 
     fn look(&mut self) {
         for id in self.honest().collect::<Vec<_>>() {
-            let status = self.slot(id).and_then(|slot| slot.running.as_ref());
-            if let Some(status) = status.map(|running| running.host.replica().status()) {
+            if let Some(status) = self.status(id) {
                 let window = if self.mutations.bounds_are_tight { 8 } else { self.cluster.genesis.window };
                 let verdict = crate::oracles::check_bounds(window, &status);
                 self.judge(self.now, verdict);
@@ -418,6 +410,11 @@ impl World {
 
     fn slot(&self, id: ReplicaId) -> Option<&ReplicaSlot> {
         self.slots.get(id.index())
+    }
+
+    /// Returns the process of a replica that runs.
+    fn running(&self, id: ReplicaId) -> Option<&Running> {
+        self.slot(id)?.running.as_deref()
     }
 
     fn slot_mut(&mut self, id: ReplicaId) -> Option<&mut ReplicaSlot> {
@@ -432,21 +429,19 @@ impl World {
     /// Whether a replica runs.
     #[must_use]
     pub fn is_running(&self, id: ReplicaId) -> bool {
-        self.slot(id).is_some_and(|slot| slot.running.is_some())
+        self.running(id).is_some()
     }
 
     /// Returns the status of a running replica.
     #[must_use]
     pub fn status(&self, id: ReplicaId) -> Option<ReplicaStatus> {
-        let running = self.slot(id)?.running.as_ref()?;
-        Some(running.host.replica().status())
+        self.running(id).map(|running| running.host.replica().status())
     }
 
     /// Returns the last executed height of a replica, or zero while it does not run.
     #[must_use]
     pub fn executed(&self, id: ReplicaId) -> Height {
-        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
-        running.map_or(Height::ZERO, |running| running.executed)
+        self.running(id).map_or(Height::ZERO, |running| running.executed)
     }
 
     /// Returns the height up to which a replica has decided everything, or zero while it does not run. The replica
@@ -471,8 +466,7 @@ impl World {
     /// Returns the costs of a replica since its start.
     #[must_use]
     pub fn ledger(&self, id: ReplicaId) -> Ledger {
-        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
-        running.map(|running| running.host.ledger()).unwrap_or_default()
+        self.running(id).map(|running| running.host.ledger()).unwrap_or_default()
     }
 
     /// Returns the number of steps of a replica's machine so far: changes of its disk, and flushes.
@@ -577,10 +571,7 @@ impl World {
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
         self.judge_history();
-        match &self.oracles.failure {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
-        }
+        self.so_far()
     }
 
     /// Returns the protocol's bound on the time until the first new execution if everything heals now. It depends on

@@ -10,9 +10,7 @@ use quorate_types::ReplicaId;
 impl World {
     /// Makes a replica's disk report syncs without doing them, from its next start on.
     pub fn break_syncs(&mut self, id: ReplicaId) {
-        if let Some(slot) = self.slot_mut(id) {
-            slot.machine.disk_flaw = DiskFlaw::Sync;
-        }
+        self.break_disk(id, DiskFlaw::Sync);
     }
 
     /// Gives a replica's disk a flaw, from its next start on.
@@ -48,23 +46,17 @@ impl World {
 
     /// Makes a replica apply an operation twice, from its next start on.
     pub fn apply_twice(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(slot) = self.slot_mut(id) {
-            slot.service.flaw = StoreFlaw::Twice(op);
-        }
+        self.break_service(id, StoreFlaw::Twice(op));
     }
 
     /// Makes a replica report an operation as applied without applying it, from its next start on.
     pub fn skip_operation(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(slot) = self.slot_mut(id) {
-            slot.service.flaw = StoreFlaw::Skip(op);
-        }
+        self.break_service(id, StoreFlaw::Skip(op));
     }
 
     /// Makes a replica answer an operation with a wrong result, from its next start on.
     pub fn falsify_answer(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(slot) = self.slot_mut(id) {
-            slot.service.flaw = StoreFlaw::Answer(op);
-        }
+        self.break_service(id, StoreFlaw::Answer(op));
     }
 
     /// Makes the oracles judge a Byzantine replica as an honest one.

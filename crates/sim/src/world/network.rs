@@ -417,10 +417,6 @@ impl World {
         true
     }
 
-    fn dial_later(&mut self, index: usize) {
-        self.dial_after(index, 0);
-    }
-
     fn dial_after(&mut self, index: usize, after_ns: u64) {
         let Self { network, rngs, queue, now, .. } = self;
         let rng = &mut rngs.network;
@@ -447,7 +443,7 @@ impl World {
         );
         let reachable = self.is_running(low) && self.is_running(high);
         if !reachable || there.loses(&mut self.rngs.network) || back.loses(&mut self.rngs.network) {
-            return self.dial_later(index);
+            return self.dial_after(index, 0);
         }
         let conn = self.network.next_conn;
         self.network.next_conn = conn.saturating_add(1);
@@ -480,7 +476,7 @@ impl World {
                 if let Some(pair) = self.network.pairs.get_mut(index) {
                     pair.pause_ns = DIAL_NS;
                 }
-                self.dial_later(index);
+                self.dial_after(index, 0);
             }
         }
         if is_back && self.is_datagrams() {

@@ -10,15 +10,13 @@ impl World {
     /// Returns the differences between states of replicas that this one has learned of.
     #[must_use]
     pub fn differing(&self, id: ReplicaId) -> Vec<Divergence> {
-        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
-        running.map_or_else(Vec::new, |running| running.host.replica().differing())
+        self.running(id).map_or_else(Vec::new, |running| running.host.replica().differing())
     }
 
     /// Returns the times of each proposer's last block with requests that this replica has executed since its start.
     #[must_use]
     pub fn stamps(&self, id: ReplicaId) -> Vec<Stamp> {
-        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
-        running.map_or_else(Vec::new, |running| running.host.executor().stamps().to_vec())
+        self.running(id).map_or_else(Vec::new, |running| running.host.executor().stamps().to_vec())
     }
 
     /// Returns the time of a correct wall clock.

@@ -431,8 +431,7 @@ impl World {
     /// Reports the current view of a replica.
     pub(super) fn report_view(&mut self, id: ReplicaId) {
         if self.trace.has_reader() {
-            let running = self.slot(id).and_then(|slot| slot.running.as_ref());
-            let view = running.map(|running| running.host.replica().leader());
+            let view = self.running(id).map(|running| running.host.replica().leader());
             self.trace.report_view(self.now, id, view);
         }
     }

@@ -8,6 +8,7 @@ use crate::disk::{DiskWatch, Survives};
 use crate::fault::Fault as Named;
 use crate::oracles::Oracle;
 use crate::queue::EventClass;
+use crate::replay_check::ReplayCheck;
 use crate::replica_slot::Damage;
 use crate::trace::{EventDetails, Who};
 use crate::turn_output::TurnOutput;
@@ -280,9 +281,8 @@ impl World {
 
     /// Judges whether the second copy of a replica has done the same.
     fn judge_replay(&mut self, id: ReplicaId) {
-        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
-        let divergence = running.and_then(|running| running.replay_check.as_ref()?.divergence());
-        if let Some(what) = divergence {
+        let check = self.running(id).and_then(|running| running.replay_check.as_ref());
+        if let Some(what) = check.and_then(ReplayCheck::divergence) {
             self.judge(self.now, Err((Oracle::Replay, format!("replica {id}: {what}"))));
         }
     }

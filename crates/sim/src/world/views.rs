@@ -15,7 +15,7 @@ impl World {
             return;
         }
         // Notes of a replica that has stopped since count as well, because its messages have left.
-        let view = self.slot(id).and_then(|slot| Some(slot.running.as_ref()?.host.replica().leader().0));
+        let view = self.running(id).map(|running| running.host.replica().leader().0);
         let Some(views) = &mut self.oracles.pacemaker else { return };
         notes.iter().for_each(|note| views.noted(id, note));
         if let Some(view) = view {
@@ -28,7 +28,7 @@ impl World {
     fn look_for_meetings(&mut self) {
         let needed = views_needed(self.settings.n, self.settings.f, self.settings.entry.spec.rotates_leaders);
         let height = self.height();
-        let running = self.sound().filter_map(|id| self.slot(id)?.running.as_ref());
+        let running = self.sound().filter_map(|id| self.running(id));
         let at: Vec<(View, ReplicaId)> = running.map(|running| running.host.replica().leader()).collect();
         let Some(first) = at.first() else { return };
         let together = at.iter().all(|other| other == first) && self.is_honest(first.1);

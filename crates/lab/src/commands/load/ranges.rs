@@ -2,6 +2,7 @@
 //! before the load starts.
 
 use super::arguments::{LoadArgs, OfferArgs};
+use crate::load::numbers::float;
 use crate::load::{LoadOptions, Mix, Pace};
 use quorate_app::KEY_BYTES_MAX;
 use quorate_client::Audience;
@@ -57,12 +58,6 @@ pub(super) const ALL: [OptionRange; 11] = [
     WARMUP,
     PRESIGN,
 ];
-
-/// Converts a whole number. A number above 2^53 is rounded, and is far above every range.
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "compared with ranges far below 2^53")]
-fn float(count: u64) -> f64 {
-    count as f64
-}
 
 fn within(range: OptionRange, value: Option<f64>) -> Result<(), Failure> {
     match value {

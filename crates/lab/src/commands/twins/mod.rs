@@ -14,7 +14,9 @@ use quorate_node::config::{parse_replicas, replicas_or_default};
 use quorate_node::exit::Failure;
 use quorate_node::out;
 use quorate_sim::sets_leaders;
-use quorate_sim::twins::{Enumeration, Leaders, RangeResult, Scenario, ScenarioRun, from_json, to_json};
+use quorate_sim::twins::{
+    Enumeration, Leaders, RangeResult, Sample, Scenario, ScenarioRun, from_json, to_json,
+};
 use quorate_types::ReplicaId;
 use runner::{ScenarioSource, TwinRuns};
 use serde::{Deserialize, Serialize};
@@ -244,7 +246,7 @@ struct TwinsEntry {
     runs: u64,
     same: u64,
     heights: u64,
-    /// ScenarioRange of those that failed, and why.
+    /// The numbers of those that failed, and why.
     failures: Vec<(u64, String)>,
 }
 
@@ -288,11 +290,10 @@ fn sources(args: &Args, entry: &Entry) -> Result<Vec<ScenarioSource>, Failure> {
     };
     let make = |twins| {
         let (n, views, parts, leaders) = (usize::from(n), args.views, args.parts, leaders.clone());
-        let made = match args.sample {
-            Some(count) => Enumeration::drawn(n, twins, views, parts, leaders, (count, args.seed)),
-            None => Enumeration::all(n, twins, views, parts, leaders),
-        };
-        made.map(ScenarioSource::Enumerated).map_err(Failure::usage)
+        let sample = args.sample.map(|count| Sample { count, seed: args.seed });
+        Enumeration::new(n, twins, views, parts, leaders, sample)
+            .map(ScenarioSource::Enumerated)
+            .map_err(Failure::usage)
     };
     each.into_iter().map(make).collect()
 }
