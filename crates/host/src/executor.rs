@@ -4,8 +4,8 @@ use quorate_app::{Execution, Snapshot};
 use quorate_replica::{Admission, Admit};
 use quorate_types::codec::Wire as _;
 use quorate_types::{
-    Bundle, BundleKind, BundleNo, Executed, FullBlock, Height, Outcome, ReplicaId, ReplyBundle, SessionId,
-    View,
+    Bundle, BundleKind, BundleNo, Digest, Executed, FullBlock, Height, Outcome, ReplicaId, ReplyBundle,
+    SessionId, View,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -124,29 +124,23 @@ impl Executor {
         match self.execution.kept(session, number) {
             // The kept reply is for another content under this number: the client would take it for a lie.
             Some(kept) if kept.bundle != bundle.digest() => Admission::NumberReused,
-            Some(kept) => Admission::Executed(Box::new(ReplyBundle {
-                session: bundle.session(),
-                number: bundle.number(),
-                bundle: kept.bundle,
-                result: kept.result,
-                outcome: kept.outcome.clone(),
-                view: self.view,
-                leader: self.leader,
-            })),
+            Some(kept) => self.reply(bundle, kept.result, Arc::clone(&kept.outcome)),
             None => Admission::Forgotten,
         }
     }
-}
 
-impl Executor {
     /// Returns the reply to a request for a session that is open already, equal to the reply if it were ordered again.
     fn opened(&self, bundle: &Bundle, session: SessionId) -> Admission {
         let outcome: Arc<[u8]> = Outcome::Opened(session).to_bytes().into();
+        self.reply(bundle, ReplyBundle::result_digest(&outcome), outcome)
+    }
+
+    fn reply(&self, bundle: &Bundle, result: Digest, outcome: Arc<[u8]>) -> Admission {
         Admission::Executed(Box::new(ReplyBundle {
             session: bundle.session(),
             number: bundle.number(),
             bundle: bundle.digest(),
-            result: ReplyBundle::result_digest(&outcome),
+            result,
             outcome,
             view: self.view,
             leader: self.leader,

@@ -2,15 +2,17 @@
 
 use crate::executor::Executor;
 use crate::fault::{HostFault, OpenFault};
+use crate::log_reads::LogReads;
 use crate::outgoing::Outgoing;
+use crate::release_gate::ReleaseGate;
 use crate::snapshots::SnapshotProgress;
 use crate::turn::Host;
 use quorate_app::{Application, Execution};
 use quorate_consensus::Entry;
 use quorate_crypto::{Scheme, SigningKey};
-use quorate_replica::{Replica, ReplicaSetup, RestoredLog};
+use quorate_replica::{Passed, Replica, ReplicaSetup, RestoredLog};
 use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
-use quorate_types::{Genesis, Time};
+use quorate_types::{Genesis, Ledger, Mark, ReplicaSet, Time};
 use std::sync::Arc;
 
 /// Parameters of a host, apart from its disk.
@@ -40,19 +42,13 @@ impl Host {
     /// # Errors
     /// Fails when the disk fails or holds contradictory data.
     pub fn open(setup: HostSetup, disk: Box<dyn Disk>, out: &mut dyn Outgoing) -> Result<Self, HostFault> {
-        let HostSetup {
-            entry,
-            replica,
-            key,
-            scheme,
-            application,
-            keep_bytes,
-            disk_bytes_max,
-            snapshot_every_bytes,
-        } = setup;
-        let genesis: Arc<Genesis> = Arc::clone(&replica.genesis);
-        let config =
-            StoreConfig { limits: genesis.bodies, window: genesis.window, keep_bytes, disk_bytes_max };
+        let genesis = Arc::clone(&setup.replica.genesis);
+        let config = StoreConfig {
+            limits: genesis.bodies,
+            window: genesis.window,
+            keep_bytes: setup.keep_bytes,
+            disk_bytes_max: setup.disk_bytes_max,
+        };
         let mut log = RestoredLog::default();
         let mut bad = None;
         let mut store = Store::open(disk, config, &mut |entry| {
@@ -63,24 +59,35 @@ impl Host {
         if let Some(why) = bad {
             return Err(OpenFault::from(why).into());
         }
-        let (execution, replayed_bytes) = restore(&genesis, application, &mut store, &mut log)?;
-        log.set_executed(execution.height());
-        log.set_kept(store.kept().0);
+        let (execution, replayed_bytes) = restore(&genesis, setup.application, &mut store, &mut log)?;
+        log.executed = execution.height();
+        log.kept = store.kept().0;
         for digest in log.wanted_bodies() {
-            if let Some(bundle) = store.body(digest)? {
-                log.add_body(bundle);
-            }
+            log.bodies.extend(store.body(digest)?);
         }
-        let snapshots = SnapshotProgress::new(snapshot_every_bytes, execution.height(), replayed_bytes);
-        let executor = Executor::new(execution);
-        let domain = replica.committee.domain();
+        let domain = setup.replica.committee.domain();
         let recorder = out.recorder(&log);
-        let mut replica = Replica::open(&entry, replica, log).map_err(OpenFault::from)?;
+        let mut replica = Replica::open(&setup.entry, setup.replica, log).map_err(OpenFault::from)?;
         if let Some(sink) = recorder {
             replica.record(sink);
         }
-        let intake = replica.intake(scheme);
-        let mut host = Self::assemble(replica, intake, store, executor, snapshots, key, domain);
+        let mut host = Self {
+            intake: replica.intake(setup.scheme),
+            gate: ReleaseGate::new(replica.delta_ns()),
+            replica,
+            snapshots: SnapshotProgress::new(setup.snapshot_every_bytes, execution.height(), replayed_bytes),
+            executor: Executor::new(execution),
+            kept: store.kept().0,
+            store,
+            key: setup.key,
+            domain,
+            inputs: Vec::new(),
+            passed: Passed::default(),
+            sync_wanted: Mark(0),
+            log_reads: LogReads::default(),
+            unchecked: ReplicaSet::EMPTY,
+            own: Ledger::default(),
+        };
         host.turn(Time::ZERO, None, true, &mut |_| true, out)?;
         Ok(host)
     }
@@ -112,10 +119,10 @@ fn restore(
         }
         let state = restored.map_err(OpenFault::from)?;
         if execution.height().0.checked_rem(genesis.checkpoint_every) == Some(0) {
-            log.add_state(execution.height(), state);
+            log.states.push((execution.height(), state));
         }
     }
-    let stable = log.stable().checkpoint;
+    let stable = log.stable.checkpoint;
     let (_, last) = store.kept();
     let replayed_bytes = store.bytes_after(execution.height());
     while execution.height() < last {
@@ -128,7 +135,7 @@ fn restore(
             if height == stable.height && state != stable.state {
                 return Err(OpenFault::Diverged { height }.into());
             }
-            log.add_state(height, state);
+            log.states.push((height, state));
         }
     }
     Ok((execution, replayed_bytes))

@@ -60,15 +60,10 @@ pub(crate) struct Sealed {
     pub(crate) signature: Option<Signature>,
 }
 
-/// Signs a statement. No other function uses the replica's key.
-fn sign(key: &SigningKey, domain: &Domain, statement: &Statement) -> Signature {
-    key.sign(&statement_preimage(domain, statement))
-}
-
-/// Seals a frame: appends the signature where the message is signed.
+/// Seals a frame: appends the signature where the message is signed. No other function uses the replica's key.
 pub(crate) fn seal(key: &SigningKey, domain: &Domain, frame: Unsealed) -> Sealed {
     let signed = |frame_type, mut body: Vec<u8>, statement: Option<Statement>| {
-        let signature = statement.map(|statement| sign(key, domain, &statement));
+        let signature = statement.map(|statement| key.sign(&statement_preimage(domain, &statement)));
         if let Some(signature) = signature {
             signature.encode(&mut body);
         }

@@ -59,43 +59,15 @@ pub struct Host {
     pub(crate) inputs: Vec<Input>,
     pub(crate) passed: Passed,
     pub(crate) sync_wanted: Mark,
-    gate: ReleaseGate,
-    log_reads: LogReads,
+    pub(crate) gate: ReleaseGate,
+    pub(crate) log_reads: LogReads,
     /// Replicas whose bodies wait for their check, as the replica knows them.
-    unchecked: ReplicaSet,
-    kept: Height,
-    own: Ledger,
+    pub(crate) unchecked: ReplicaSet,
+    pub(crate) kept: Height,
+    pub(crate) own: Ledger,
 }
 
 impl Host {
-    pub(crate) fn assemble(
-        replica: Replica,
-        intake: Intake,
-        store: BoxedStore,
-        executor: Executor,
-        snapshots: SnapshotProgress,
-        key: SigningKey,
-        domain: Domain,
-    ) -> Self {
-        Self {
-            kept: store.kept().0,
-            gate: ReleaseGate::new(replica.delta_ns()),
-            replica,
-            intake,
-            store,
-            executor,
-            snapshots,
-            key,
-            domain,
-            inputs: Vec::new(),
-            passed: Passed::default(),
-            sync_wanted: Mark(0),
-            log_reads: LogReads::default(),
-            unchecked: ReplicaSet::EMPTY,
-            own: Ledger::default(),
-        }
-    }
-
     /// Takes in a frame of a peer. Nothing is sent while frames are handed in.
     pub fn peer_frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
         self.intake.peer_frame(from, frame_type, body);

@@ -127,40 +127,13 @@ impl Lanes {
         Self { limits, out: Default::default(), expected: [0; 3], heard: Incarnation::ZERO }
     }
 
-    fn out(&self, lane: Lane) -> &Outgoing {
-        let [consensus, bodies, catch_up] = &self.out;
-        match lane {
-            Lane::Consensus => consensus,
-            Lane::Bodies => bodies,
-            Lane::CatchUp => catch_up,
-        }
-    }
-
-    fn out_mut(&mut self, lane: Lane) -> &mut Outgoing {
-        let [consensus, bodies, catch_up] = &mut self.out;
-        match lane {
-            Lane::Consensus => consensus,
-            Lane::Bodies => bodies,
-            Lane::CatchUp => catch_up,
-        }
-    }
-
-    fn expected_mut(&mut self, lane: Lane) -> &mut u64 {
-        let [consensus, bodies, catch_up] = &mut self.expected;
-        match lane {
-            Lane::Consensus => consensus,
-            Lane::Bodies => bodies,
-            Lane::CatchUp => catch_up,
-        }
-    }
-
     pub(crate) fn heard(&self) -> Incarnation {
         self.heard
     }
 
     /// Returns the number of the next frame that this connection sends on a lane.
     pub(crate) fn cursor(&self, lane: Lane) -> u64 {
-        self.out(lane).cursor
+        of_lane(lane, self.out.each_ref()).cursor
     }
 
     /// Returns the next expected numbers, for hellos and acknowledgements.
@@ -181,7 +154,7 @@ impl Lanes {
     pub(crate) fn push(&mut self, lane: Lane, frame_type: u8, body: FrameBody) -> Result<(), Oversize> {
         let bytes = body.len();
         let limits = self.limits;
-        let out = self.out_mut(lane);
+        let out = of_lane(lane, self.out.each_mut());
         let number = out.next();
         let header = Header { lane, number, frame_type };
         let header = header.encode(bytes).ok_or(Oversize { lane, bytes })?;
@@ -215,8 +188,7 @@ impl Lanes {
     pub(crate) fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>], limit: usize) -> Gathered {
         let mut gathered = Gathered::default();
         let mut free = slices.iter_mut();
-        for (lane, count) in Lane::ALL.into_iter().zip(&mut gathered.frames) {
-            let out = self.out(lane);
+        for (out, count) in self.out.iter().zip(&mut gathered.frames) {
             for frame in out.kept.range(out.sent().min(out.kept.len())..) {
                 if gathered.bytes >= limit || free.len() < 2 {
                     return gathered;
@@ -254,13 +226,13 @@ impl Lanes {
     /// one.
     pub(crate) fn accept(&mut self, lane: Lane, number: u64) -> Result<Option<Loss>, Refusal> {
         let gap = self.announced(lane, number)?;
-        *self.expected_mut(lane) = number.saturating_add(1);
+        *of_lane(lane, self.expected.each_mut()) = number.saturating_add(1);
         Ok(gap)
     }
 
     /// Notes that the peer continues with this number. Returns the gap before it, if there is one.
     pub(crate) fn announced(&mut self, lane: Lane, number: u64) -> Result<Option<Loss>, Refusal> {
-        let expected = self.expected_mut(lane);
+        let expected = of_lane(lane, self.expected.each_mut());
         let from = *expected;
         if number < from || number == u64::MAX {
             return Err(Refusal::Repeated);
@@ -312,6 +284,15 @@ impl Lanes {
             out.kept.clear();
             out.bytes = 0;
         }
+    }
+}
+
+/// Returns the part of this lane.
+fn of_lane<T>(lane: Lane, [consensus, bodies, catch_up]: [T; 3]) -> T {
+    match lane {
+        Lane::Consensus => consensus,
+        Lane::Bodies => bodies,
+        Lane::CatchUp => catch_up,
     }
 }
 

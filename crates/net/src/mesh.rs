@@ -43,7 +43,7 @@
     reason = "a driver: it owns a thread and therefore a clock"
 )]
 
-use crate::lanes::{Direction, Oversize};
+use crate::lanes::{Loss, Oversize};
 use crate::link::Identity;
 use crate::reactor::{self, NetConfig, NetFault, Reactor, Who};
 use bytes::Bytes;
@@ -99,14 +99,8 @@ pub enum Event<M> {
     Lost {
         /// The peer of the link.
         peer: ReplicaId,
-        /// The direction: from the peer, or to it.
-        direction: Direction,
-        /// The lane.
-        lane: Lane,
-        /// Number of the first lost message.
-        from: u64,
-        /// Number of the first message after the gap, or [`u64::MAX`].
-        to: u64,
+        /// The lost messages, each a frame.
+        loss: Loss,
     },
     /// A peer sent bytes that are no message.
     Malformed {
@@ -396,9 +390,7 @@ fn translate<M: Wire>(event: &reactor::Event<'_>) -> Option<Event<M>> {
         },
         reactor::Event::PeerUp(id) => Event::Up(id),
         reactor::Event::PeerDown(id) => Event::Down(id),
-        reactor::Event::Lost { peer, direction, lane, from, to } => {
-            Event::Lost { peer, direction, lane, from, to }
-        }
+        reactor::Event::Lost { peer, loss } => Event::Lost { peer, loss },
         reactor::Event::Refused { who, why } => Event::Refused { who, reason: why.reason().to_owned() },
         reactor::Event::Closed { by, reason } => {
             Event::Refused { who: Who::Replica(by), reason: reason.to_owned() }

@@ -32,12 +32,12 @@ pub use event::{ConnId, Event, SendError, Who};
 pub use peer::PeerStatus;
 
 use crate::frame::Refusal;
-use crate::lanes::{Loss, Oversize};
+use crate::lanes::Oversize;
 use crate::session::Session;
 use crate::tls;
 use client::ClientTotals;
 use config::LINGERING_MAX;
-use entrance::{Entrance, Listener};
+use entrance::Entrance;
 use mio::{Events, Poll, Token, Waker};
 use peer::Peer;
 use queues::{FlushQueue, ReadQueue};
@@ -71,15 +71,6 @@ const ACCEPTS_PER_PASS: usize = 16;
 /// The time that the other side of a closed connection has to read the reason.
 const LINGER_NS: u64 = 1_000_000_000;
 
-/// An event that was noticed without a sink; the next pass delivers it.
-#[derive(Debug)]
-enum Deferred {
-    PeerDown(ReplicaId),
-    Lost(ReplicaId, Loss),
-    ClientDown(ConnId),
-    Refused(Who, Refusal),
-}
-
 /// All sockets of a node. The module's documentation describes its use.
 #[derive(Debug)]
 pub struct Reactor {
@@ -97,7 +88,8 @@ pub struct Reactor {
     flushes: FlushQueue,
     /// Closed connections whose other side may still read the reason, each with its deadline.
     lingering: VecDeque<(Time, SocketKey)>,
-    deferred: VecDeque<Deferred>,
+    /// Events that were noticed without a sink; the next pass delivers them.
+    deferred: VecDeque<Event<'static>>,
     buffer: Vec<u8>,
     /// Whether all links have ended for good: [`Reactor::cut_off`].
     is_cut_off: bool,
@@ -175,8 +167,8 @@ impl Reactor {
         for event in &self.events {
             match event.token() {
                 WAKER => {}
-                PEERS => self.peer_entrance.listener.wake(),
-                CLIENTS => self.client_entrance.iter_mut().for_each(|entrance| entrance.listener.wake()),
+                PEERS => self.peer_entrance.wake(),
+                CLIENTS => self.client_entrance.iter_mut().for_each(|entrance| entrance.wake()),
                 token => {
                     let Some((key, socket)) = self.sockets.by_token(token) else {
                         continue;
@@ -196,15 +188,15 @@ impl Reactor {
         Ok(())
     }
 
-    fn listeners(&self) -> impl Iterator<Item = &Listener> {
-        std::iter::once(&self.peer_entrance).chain(&self.client_entrance).map(|entrance| &entrance.listener)
+    fn entrances(&self) -> impl Iterator<Item = &Entrance> {
+        std::iter::once(&self.peer_entrance).chain(&self.client_entrance)
     }
 
     fn left_over(&self) -> bool {
         self.flushes.unfinished
             || !self.reads.is_empty()
             || !self.deferred.is_empty()
-            || self.listeners().any(Listener::is_ready)
+            || self.entrances().any(Entrance::is_ready)
     }
 
     /// Reads the sockets, replicas before clients, until about `budget` bytes were read, and passes the events to `sink`.
@@ -232,7 +224,7 @@ impl Reactor {
         }
         // Replicas that use up the budget do not silence the clients: one client is read all the same.
         self.read_clients(now, left.clamp(1, CLIENT_TURN_COST), sink);
-        self.reads.peers.is_empty() && !self.peer_entrance.listener.is_ready()
+        self.reads.peers.is_empty() && !self.peer_entrance.is_ready()
     }
 
     /// Reads clients by turns, each until its socket is empty.
@@ -330,13 +322,8 @@ impl Reactor {
 
     /// Delivers the deferred events.
     fn deliver(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
-        while let Some(deferred) = self.deferred.pop_front() {
-            sink(match deferred {
-                Deferred::PeerDown(id) => Event::PeerDown(id),
-                Deferred::Lost(peer, loss) => event::lost(peer, loss),
-                Deferred::ClientDown(conn) => Event::ClientDown(conn),
-                Deferred::Refused(who, why) => Event::Refused { who, why },
-            });
+        while let Some(event) = self.deferred.pop_front() {
+            sink(event);
         }
     }
 
@@ -447,12 +434,11 @@ impl Reactor {
     /// Returns the time of the next necessary call to [`Reactor::tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let unsettled = std::iter::once(&self.peer_entrance).chain(&self.client_entrance);
-        let fronts = unsettled.map(|entrance| &entrance.unsettled).chain([&self.lingering]);
+        let fronts = self.entrances().map(|entrance| &entrance.unsettled).chain([&self.lingering]);
         let peers = self.peers.iter().flatten().filter_map(Peer::deadline);
         peers
             .chain(fronts.filter_map(|queue| queue.front().map(|(due, _)| *due)))
-            .chain(self.listeners().filter_map(Listener::deadline))
+            .chain(self.entrances().filter_map(Entrance::deadline))
             .min()
     }
 
@@ -461,7 +447,7 @@ impl Reactor {
     pub fn tick(&mut self, now: Time) {
         self.now = now;
         for entrance in std::iter::once(&mut self.peer_entrance).chain(&mut self.client_entrance) {
-            entrance.listener.tick(now);
+            entrance.tick(now);
         }
         self.tick_peers(now);
         while let Some(key) = pop_due(&mut self.peer_entrance.unsettled, now) {
@@ -488,7 +474,7 @@ impl Reactor {
     fn is_unsettled(&self, key: SocketKey) -> bool {
         match self.sockets.get(key).map(|socket| &socket.role) {
             Some(Role::Guest(_)) => true,
-            Some(Role::Client(client)) => !client.has_spoken(),
+            Some(Role::Client(client)) => !client.spoken,
             _ => false,
         }
     }
@@ -540,7 +526,7 @@ impl Reactor {
         } else {
             tracing::debug!(%who, %refusal, "closing a connection");
             self.remember_refusal(who, refusal);
-            self.deferred.push_back(Deferred::Refused(who, refusal));
+            self.deferred.push_back(Event::Refused { who, why: refusal });
             self.leave(key, refusal.reason());
         }
     }

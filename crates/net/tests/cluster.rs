@@ -12,7 +12,7 @@
 
 use quorate_net::reactor::bind;
 use quorate_net::{
-    Direction, Event, Identity, LinkKey, NetConfig, PeerConfig, Reactor, ResendLimits, Security,
+    Direction, Event, Identity, LinkKey, Loss, NetConfig, PeerConfig, Reactor, ResendLimits, Security,
 };
 use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, frame};
@@ -63,7 +63,7 @@ impl ReceivedFrames {
                 *next += 1;
                 return 1;
             }
-            Event::Lost { peer, direction: Direction::Incoming, lane, from, to } => {
+            Event::Lost { peer, loss: Loss { direction: Direction::Incoming, lane, from, to } } => {
                 let next = self.next.entry((peer.0, lane.tag())).or_default();
                 assert_eq!(*next, from);
                 if to == u64::MAX {

@@ -92,9 +92,9 @@ pub(crate) struct Ask {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BlockBodies {
-    limits: BodyLimits,
+    pub(crate) limits: BodyLimits,
     wants_max: usize,
     payloads: BTreeMap<PayloadId, Arc<Payload>>,
     ready: BTreeMap<BlockId, Ready>,
@@ -112,7 +112,7 @@ pub(crate) struct BlockBodies {
     announced: BTreeMap<PayloadId, Time>,
     unclaimed: BTreeMap<ReplicaId, VecDeque<PayloadId>>,
     /// Replicas whose bodies wait for their check.
-    unchecked: ReplicaSet,
+    pub(crate) unchecked: ReplicaSet,
     /// The last executed height.
     executed: Height,
     /// Blocks that have become ready and were not reported to the protocol.
@@ -127,19 +127,7 @@ impl BlockBodies {
             limits,
             wants_max: windows.max(WANTED_MAX),
             payloads: BTreeMap::from([(empty.id(), Arc::new(empty))]),
-            ready: BTreeMap::new(),
-            held: BTreeMap::new(),
-            missing: BTreeMap::new(),
-            by_payload: BTreeMap::new(),
-            by_bundle: BTreeMap::new(),
-            by_parent: BTreeMap::new(),
-            wants: Wants::default(),
-            at_once: Vec::new(),
-            announced: BTreeMap::new(),
-            unclaimed: BTreeMap::new(),
-            unchecked: ReplicaSet::EMPTY,
-            executed: Height::ZERO,
-            newly_ready: VecDeque::new(),
+            ..Self::default()
         }
     }
 
@@ -221,6 +209,13 @@ impl BlockBodies {
         }
     }
 
+    /// Makes a block ready whose last missing part has arrived.
+    fn complete(&mut self, blocks: &BlockTree, id: BlockId, slots: Vec<Option<Bundle>>) {
+        let payload = blocks.get(id).map(|block| block.payload);
+        let ready = payload.map_or(Ready::Invalid, |payload| self.validate(payload, &slots));
+        self.become_ready(blocks, id, ready, slots);
+    }
+
     /// Makes a block ready, and those of its children that lacked nothing else.
     fn become_ready(&mut self, blocks: &BlockTree, id: BlockId, ready: Ready, bundles: Vec<Option<Bundle>>) {
         let mut stack = vec![(id, ready, bundles)];
@@ -274,8 +269,9 @@ impl BlockBodies {
         true
     }
 
-    /// Stores a payload and checks again the blocks that lacked it. Returns false when none did.
-    fn store_payload(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) -> bool {
+    /// Stores a payload and checks again the blocks that lacked it. Returns false when none did. An own payload may
+    /// equal that of another leader, whose block may lack nothing else.
+    pub(crate) fn store_payload(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) -> bool {
         let id = payload.id();
         self.payloads.insert(id, payload);
         let waiting = self.by_payload.remove(&id).unwrap_or_default();
@@ -305,12 +301,6 @@ impl BlockBodies {
         }
     }
 
-    /// Adds a payload that this replica has made. Another leader may have made the same payload, and its block may
-    /// lack nothing else.
-    pub(crate) fn add_own_payload(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) {
-        self.store_payload(pool, blocks, payload);
-    }
-
     /// Whether a block lacks this bundle.
     pub(crate) fn awaits(&self, digest: &BundleDigest) -> bool {
         self.by_bundle.contains_key(digest)
@@ -328,9 +318,7 @@ impl BlockBodies {
             }
             if missing.is_nothing() {
                 let slots = std::mem::take(&mut missing.slots);
-                let payload = blocks.get(id).map(|block| block.payload);
-                let ready = payload.map_or(Ready::Invalid, |payload| self.validate(payload, &slots));
-                self.become_ready(blocks, id, ready, slots);
+                self.complete(blocks, id, slots);
             }
         }
     }
@@ -478,7 +466,7 @@ impl BlockBodies {
     /// Whether a wanted block is accepted with this height. A liar may invent a child, and ancestors one after the
     /// other as they are requested. Each must be lower than its child, so they end at the executed height.
     pub(crate) fn accepts_height(&mut self, id: BlockId, height: Height) -> bool {
-        let Some(want) = self.wants.get_mut(id) else { return false };
+        let Some(want) = self.wants.by_id.get_mut(&id) else { return false };
         let takes = want.by_name || height <= want.height;
         want.too_high |= !takes;
         takes
@@ -487,7 +475,9 @@ impl BlockBodies {
     /// Notes that a peer does not have a block. The next peer is asked soon. The same peer is asked at once if it was
     /// wanted again since.
     pub(crate) fn on_refusal(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
-        let Some(want) = self.wants.get_mut(id).filter(|want| want.named.contains(peer)) else { return };
+        let Some(want) = self.wants.by_id.get_mut(&id).filter(|want| want.named.contains(peer)) else {
+            return;
+        };
         if want.again.remove(peer) {
             self.at_once.push(Ask { block: id, height: want.height, peer });
         } else {
@@ -500,24 +490,19 @@ impl BlockBodies {
 
     /// Whether a block is being fetched.
     pub(crate) fn is_wanted(&self, id: BlockId) -> bool {
-        self.wants.get(id).is_some()
-    }
-
-    /// Sets the replicas whose bodies wait for their check.
-    pub(crate) fn set_unchecked(&mut self, peers: ReplicaSet) {
-        self.unchecked = peers;
+        self.wants.by_id.contains_key(&id)
     }
 
     /// Returns the time at which [`BlockBodies::take_due_asks`] has a request that is not at once.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.wants.iter().map(|want| want.ask_at).min()
+        self.wants.by_id.values().map(|want| want.ask_at).min()
     }
 
     /// Takes the due requests. Each goes to the next peer that may have the block, then to all others in turn;
     /// `others` are all replicas but this one. A block whose bodies may wait for their check here is postponed.
     pub(crate) fn take_due_asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
         let mut asks = std::mem::take(&mut self.at_once);
-        for (id, want) in self.wants.iter_mut().filter(|(_, want)| want.ask_at <= now) {
+        for (id, want) in self.wants.by_id.iter_mut().filter(|(_, want)| want.ask_at <= now) {
             let source = want.asked.or(want.announced.then(|| want.peers.first().copied()).flatten());
             let may_be_here = source.is_some_and(|peer| self.unchecked.contains(peer));
             if may_be_here && now.since(want.since) < UNCHECKED_NS_MAX {
@@ -568,9 +553,7 @@ impl BlockBodies {
         missing.parent = false;
         if missing.is_nothing() {
             let slots = std::mem::take(&mut missing.slots);
-            let payload = blocks.get(id).map(|block| block.payload);
-            let ready = payload.map_or(Ready::Invalid, |payload| self.validate(payload, &slots));
-            self.become_ready(blocks, id, ready, slots);
+            self.complete(blocks, id, slots);
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Checkpoints {
     /// A proof that is being made durable before it counts.
     coming: Option<CheckpointProof>,
     /// The mark of that proof in the log.
-    proof_mark: Option<Mark>,
+    pub(crate) proof_mark: Option<Mark>,
     /// The earliest time of the next question for a proof.
     ask_at: Time,
     window: u64,
@@ -77,11 +77,6 @@ impl Checkpoints {
             self.ask_at = now.plus(ASK_PAUSE_NS);
         }
         due
-    }
-
-    /// Notes the mark under which the coming proof was appended to the log.
-    pub(crate) fn note_proof_mark(&mut self, mark: Mark) {
-        self.proof_mark = Some(mark);
     }
 
     /// Whether the coming proof has become durable; true once.

@@ -1,6 +1,6 @@
 //! The encoding of parts that inputs and outputs share: bundles, blocks with their bodies, entries of the log.
 
-use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put_tagged};
 use quorate_types::limits::FRAME_BYTES_MAX;
 use quorate_types::{
     Block, BlockId, BodyLimits, Bundle, Floors, FullBlock, Height, Incarnation, LogEntry, Payload, Statement,
@@ -43,25 +43,19 @@ pub(crate) fn full_block(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Full
 
 pub(crate) fn put_entry(entry: &LogEntry, out: &mut Vec<u8>) {
     match entry {
-        LogEntry::Incarnation(incarnation) => tagged(0, incarnation, out),
+        LogEntry::Incarnation(incarnation) => put_tagged(out, 0, &[incarnation]),
         LogEntry::Record(bytes) => {
             out.push(1);
             put_bytes(out, bytes);
         }
-        LogEntry::Guard(statement) => tagged(2, statement, out),
-        LogEntry::Floors(floors) => tagged(3, floors, out),
-        LogEntry::Block(block, payload) => {
-            tagged(4, block, out);
-            payload.encode(out);
-        }
+        LogEntry::Guard(statement) => put_tagged(out, 2, &[statement]),
+        LogEntry::Floors(floors) => put_tagged(out, 3, &[floors]),
+        LogEntry::Block(block, payload) => put_tagged(out, 4, &[block, payload]),
         LogEntry::Body(bundle) => {
             out.push(5);
             put_bundle(bundle, out);
         }
-        LogEntry::Decided { height, id } => {
-            tagged(6, height, out);
-            id.encode(out);
-        }
+        LogEntry::Decided { height, id } => put_tagged(out, 6, &[height, id]),
         LogEntry::Certificate(bytes) => {
             out.push(7);
             put_bytes(out, bytes);
@@ -90,10 +84,4 @@ pub(crate) fn entry(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<LogEntry,
         10 => LogEntry::BaseEnd,
         _ => return Err(DecodeError::Tag("log entry")),
     })
-}
-
-/// Appends a tag and the first part after it.
-pub(crate) fn tagged(tag: u8, first: &impl Wire, out: &mut Vec<u8>) {
-    out.push(tag);
-    first.encode(out);
 }

@@ -29,10 +29,13 @@ struct Served {
 }
 
 /// The rate at which pending bundles are executed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ExecutionRate {
-    patience_ns: u64,
-    leads: bool,
+    /// The request timeout before the leader is suspected; 0 means never.
+    pub(crate) patience_ns: u64,
+    /// Whether this replica leads. Another replica lets in half as much, because its bundles go to the leader, which
+    /// cannot refuse them. Otherwise all replicas together would let in more than the leader can execute in time.
+    pub(crate) leads: bool,
     served: VecDeque<Served>,
     /// The sum of times in `served`.
     span_ns: u64,
@@ -41,25 +44,7 @@ pub(crate) struct ExecutionRate {
     until: Time,
 }
 
-impl Default for ExecutionRate {
-    fn default() -> Self {
-        Self { patience_ns: 0, leads: false, served: VecDeque::new(), span_ns: 0, cost: 0, until: Time::ZERO }
-    }
-}
-
 impl ExecutionRate {
-    /// Sets the request timeout before the leader is suspected; 0 means never.
-    pub(crate) fn set_patience(&mut self, patience_ns: u64) {
-        self.patience_ns = patience_ns;
-    }
-
-    /// Sets whether this replica leads. Another replica lets in half as much, because its bundles go to the leader,
-    /// which cannot refuse them. Otherwise all replicas together would let in more than the leader can execute in
-    /// time.
-    pub(crate) fn set_leads(&mut self, leads: bool) {
-        self.leads = leads;
-    }
-
     fn queue_ns_max(&self) -> u64 {
         match (self.patience_ns, self.leads) {
             (0, _) => QUEUE_NS_MAX,
@@ -187,8 +172,8 @@ mod tests {
         let lead = lead.into_iter().map(|case| (true, case));
         for (leads, (patience, most)) in lead.chain(follow.map(|case| (false, case))) {
             let mut rate = ExecutionRate::default();
-            rate.set_patience(patience * MS);
-            rate.set_leads(leads);
+            rate.patience_ns = patience * MS;
+            rate.leads = leads;
             rate.begin(Time::ZERO);
             (1..=2_000).for_each(|ms| rate.serve(Time(ms * MS), 10_000));
             assert_eq!(rate.limit(Time(2_000 * MS), Time(0)), most, "a patience of {patience} ms, {leads}");

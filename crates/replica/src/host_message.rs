@@ -1,7 +1,7 @@
 //! Messages between hosts, the same for every protocol: checkpoints, decisions, missing blocks, and probes.
 
 use quorate_consensus::{Auth, Checkpoint, CheckpointProof, Claims};
-use quorate_types::codec::{DecodeError, Reader, Wire, put_length};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_list, put_tagged};
 use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
 use quorate_types::wire::Lane;
 use quorate_types::{Block, BlockId, Height, Incarnation, Kind, Time};
@@ -21,20 +21,7 @@ pub struct Heights {
     pub stable: Height,
 }
 
-impl Wire for Heights {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.executed.encode(out);
-        self.kept.encode(out);
-        self.stable.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            executed: Height::decode(reader)?,
-            kept: Height::decode(reader)?,
-            stable: Height::decode(reader)?,
-        })
-    }
-}
+quorate_types::wire_struct!(Heights { executed, kept, stable });
 
 /// A message between hosts.
 #[derive(Clone, PartialEq, Debug)]
@@ -133,56 +120,21 @@ impl HostMessage {
 impl Wire for HostMessage {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Checkpoint(checkpoint) => {
-                out.push(0);
-                checkpoint.encode(out);
-            }
-            Self::Proof(proof) => {
-                out.push(1);
-                proof.encode(out);
-            }
+            Self::Checkpoint(checkpoint) => put_tagged(out, 0, &[checkpoint]),
+            Self::Proof(proof) => put_tagged(out, 1, &[proof]),
             Self::AskProof => out.push(2),
-            Self::Heights(heights) => {
-                out.push(3);
-                heights.encode(out);
-            }
-            Self::AskDecided(from) => {
-                out.push(4);
-                from.encode(out);
-            }
+            Self::Heights(heights) => put_tagged(out, 3, &[heights]),
+            Self::AskDecided(from) => put_tagged(out, 4, &[from]),
             Self::Decided(from, ids) => {
-                out.push(5);
-                from.encode(out);
-                put_length(out, ids.len());
-                for id in ids {
-                    id.encode(out);
-                }
+                put_tagged(out, 5, &[from]);
+                put_list(out, ids);
             }
-            Self::AskBlock { id, height, above } => {
-                out.push(6);
-                id.encode(out);
-                height.encode(out);
-                above.encode(out);
-            }
-            Self::Block(block) => {
-                out.push(7);
-                block.encode(out);
-            }
-            Self::NoBlock(id) => {
-                out.push(8);
-                id.encode(out);
-            }
-            Self::Probe { incarnation, number } => {
-                out.push(9);
-                incarnation.encode(out);
-                number.encode(out);
-            }
+            Self::AskBlock { id, height, above } => put_tagged(out, 6, &[id, height, above]),
+            Self::Block(block) => put_tagged(out, 7, &[block]),
+            Self::NoBlock(id) => put_tagged(out, 8, &[id]),
+            Self::Probe { incarnation, number } => put_tagged(out, 9, &[incarnation, number]),
             Self::ProbeAnswer { incarnation, number, oldest_ns, at } => {
-                out.push(10);
-                incarnation.encode(out);
-                number.encode(out);
-                oldest_ns.encode(out);
-                at.encode(out);
+                put_tagged(out, 10, &[incarnation, number, oldest_ns, at]);
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::synchrony::SynchronyGuard;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{HostView, PayloadRef, Pending, Ready};
 use quorate_types::limits::EXECUTE_LAG_MAX;
-use quorate_types::{BlockId, BodyLimits, Bundle, Payload, PayloadId, Time};
+use quorate_types::{BlockId, Bundle, Payload, PayloadId, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -32,7 +32,6 @@ pub(crate) struct HostServices {
     has_loose: bool,
     /// Payloads of new proposals, to be spread before the proposal itself.
     pub(crate) proposed: Vec<(Arc<Payload>, Vec<Bundle>)>,
-    limits: BodyLimits,
     pub(crate) wall_offset_ns: u64,
 }
 
@@ -49,7 +48,6 @@ impl HostServices {
             last_payload: None,
             has_loose: false,
             proposed: Vec::new(),
-            limits: setup.genesis.bodies,
             wall_offset_ns: setup.wall_offset_ns,
         }
     }
@@ -140,7 +138,7 @@ impl HostView for HostServices {
         if self.lag > EXECUTE_LAG_MAX || !self.pool.has_untaken() {
             return None;
         }
-        let bundles = self.pool.take(&self.limits);
+        let bundles = self.pool.take(&self.bodies.limits);
         if bundles.is_empty() {
             return None;
         }
@@ -148,7 +146,7 @@ impl HostView for HostServices {
         let bytes: usize = bundles.iter().map(|bundle| bundle.size()).sum();
         let payload = Arc::new(Payload { bundles: bundles.iter().map(|bundle| bundle.digest()).collect() });
         let id = payload.id();
-        self.bodies.add_own_payload(&self.pool, blocks, Arc::clone(&payload));
+        self.bodies.store_payload(&self.pool, blocks, Arc::clone(&payload));
         self.proposed.push((payload, bundles));
         self.last_payload = Some(id).filter(|_| parent != BlockId::ZERO);
         Some(PayloadRef {

@@ -1,10 +1,10 @@
 //! Inputs of a replica: a closed set of plain data with an encoding, so that a recording of inputs replays a run.
 
 use crate::encoding::{self, put_bundle, put_full_block};
-use crate::host_message::{Heights, HostMessage};
+use crate::host_message::HostMessage;
 use crate::output::{ConnId, OwnCopyTicket};
 use quorate_consensus::{Entry, LinkEvent, Message, Seal};
-use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put_list};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put_list, put_tagged};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FRAME_CONSENSUS_BYTES_MAX};
 use quorate_types::{
     BlockId, BodyLimits, Bundle, BundleDigest, BundleNo, Digest, Executed, ExecutedBundle, FullBlock, Height,
@@ -77,66 +77,34 @@ impl Input {
         match self {
             Self::Peer(checked) => encode_checked(checked, out),
             Self::Client(conn, bundle) => {
-                out.push(2);
-                conn.0.encode(out);
+                put_tagged(out, 2, &[&conn.0]);
                 put_bundle(bundle, out);
             }
             Self::Bundle { from, bundle, pending } => {
-                out.push(3);
-                from.encode(out);
-                pending.encode(out);
+                put_tagged(out, 3, &[from, pending]);
                 put_bundle(bundle, out);
             }
-            Self::Payload(from, payload) => {
-                out.push(4);
-                from.encode(out);
-                payload.encode(out);
-            }
-            Self::Own(ticket, signature) => {
-                out.push(5);
-                ticket.0.encode(out);
-                signature.encode(out);
-            }
-            Self::Durable(mark) => {
-                out.push(6);
-                mark.0.encode(out);
-            }
+            Self::Payload(from, payload) => put_tagged(out, 4, &[from, payload]),
+            Self::Own(ticket, signature) => put_tagged(out, 5, &[&ticket.0, signature]),
+            Self::Durable(mark) => put_tagged(out, 6, &[&mark.0]),
             Self::Executed(executed) => {
                 out.push(7);
                 encode_executed(executed, out);
             }
-            Self::Link(peer, event) => {
-                out.push(8);
-                peer.encode(out);
-                out.push(match event {
-                    LinkEvent::Gap => 0,
-                    LinkEvent::Back => 1,
-                });
-            }
+            Self::Link(peer, event) => put_tagged(out, 8, &[peer, &(*event == LinkEvent::Back)]),
             Self::Stored(to, id, block) => {
-                out.push(9);
-                to.encode(out);
-                id.encode(out);
-                block.is_some().encode(out);
+                put_tagged(out, 9, &[to, id, &block.is_some()]);
                 if let Some(block) = block {
                     put_full_block(block, out);
                 }
             }
             Self::StoredIds(to, from, ids) => {
-                out.push(10);
-                to.encode(out);
-                from.encode(out);
+                put_tagged(out, 10, &[to, from]);
                 put_list(out, ids);
             }
-            Self::Kept(height) => {
-                out.push(11);
-                height.encode(out);
-            }
+            Self::Kept(height) => put_tagged(out, 11, &[height]),
             Self::Rolled => out.push(12),
-            Self::Unchecked(peers) => {
-                out.push(13);
-                peers.encode(out);
-            }
+            Self::Unchecked(peers) => put_tagged(out, 13, &[peers]),
         }
     }
 
@@ -246,11 +214,4 @@ fn decode_executed(r: &mut Reader<'_>) -> Result<Executed, DecodeError> {
     })?;
     let evicted = r.list("evicted", usize::MAX, 12, SessionId::decode)?;
     Ok(Executed { height, bundles, evicted, state: Option::decode(r)? })
-}
-
-/// A report of heights is a host message.
-impl From<Heights> for HostMessage {
-    fn from(heights: Heights) -> Self {
-        Self::Heights(heights)
-    }
 }

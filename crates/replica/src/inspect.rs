@@ -2,7 +2,7 @@
 
 use crate::divergence::Divergence;
 use crate::replica::Replica;
-use crate::status::{AlarmStatus, ReplicaState, ReplicaStatus};
+use crate::status::{ReplicaState, ReplicaStatus};
 use crate::synchrony::{GuardStatus, SynchronyGuard};
 use quorate_consensus::{Alarm, CheckpointProof, Spec};
 use quorate_types::{Bundle, BundleDigest, Height, Incarnation, ReplicaId, View};
@@ -65,12 +65,7 @@ impl Replica {
             outbox: self.outbox.size(),
             blocks: self.blocks.len(),
             timers: self.running.protocol.timers(),
-            alarms: AlarmStatus {
-                stopped: self.alarms.stopped.map(|alarm| alarm.to_string()),
-                contradictions: self.alarms.contradictions,
-                doubts: self.alarms.doubts,
-                last_doubt: self.alarms.last_doubt.map(|alarm| alarm.to_string()),
-            },
+            alarms: self.alarms,
             guard: self.guard(),
         }
     }

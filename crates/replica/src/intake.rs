@@ -55,7 +55,12 @@ pub struct Intake {
 
 impl std::fmt::Debug for Intake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Intake({} messages, {} bundles wait)", self.messages.len(), self.bundles.len())
+        write!(
+            f,
+            "Intake({} messages, {} bundles wait)",
+            self.messages.queues.len(),
+            self.bundles.queues.len()
+        )
     }
 }
 
@@ -95,41 +100,32 @@ impl Intake {
 
     /// Sets the peer whose messages come first from now on.
     pub fn set_urgent(&mut self, peer: Option<ReplicaId>) {
-        self.messages.set_urgent(peer);
+        self.messages.urgent = peer;
     }
 
     /// Whether everything that was handed in has passed or was refused.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.messages.is_empty() && self.bundles.is_empty() && self.plain.is_empty()
+        self.has_passed_messages() && self.bundles.queues.is_empty() && self.plain.is_empty()
     }
 
     /// Whether all messages of replicas have passed or were refused; bodies do not count.
     #[must_use]
     pub fn has_passed_messages(&self) -> bool {
-        self.messages.is_empty()
+        self.messages.queues.is_empty()
     }
 
     /// Returns the peers whose sockets are paused: so much of theirs waits that nothing more should be handed in until it
     /// has passed (back-pressure).
     #[must_use]
     pub fn paused_peers(&self) -> ReplicaSet {
-        self.messages.paused()
+        self.messages.paused
     }
 
     /// Returns the replicas whose bodies wait for their check.
     #[must_use]
     pub fn unchecked(&self) -> ReplicaSet {
-        self.bundles.peers().collect()
-    }
-
-    fn refuse(&mut self, source: FrameSource, kind: Kind, reason: &'static str) {
-        self.refused.push(RefusedFrame::breach(source, kind, reason));
-    }
-
-    /// Refuses a message that an honest replica may send too.
-    fn pass_over(&mut self, from: ReplicaId, kind: Kind, reason: &'static str) {
-        self.refused.push(RefusedFrame::harmless(from, kind, reason));
+        self.bundles.queues.peers().collect()
     }
 
     /// Takes in an event of a link. Returns the input for the replica.
@@ -139,14 +135,13 @@ impl Intake {
     /// they do not depend on order.
     pub fn link(&mut self, peer: ReplicaId, event: LinkEvent) -> Input {
         if event == LinkEvent::Gap {
-            self.messages.note_gap(peer);
+            self.messages.queues.note_gap(peer);
         }
         Input::Link(peer, event)
     }
 
     /// Takes in the body of a frame of a peer.
     pub fn peer_frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
-        let source = FrameSource::Peer(from);
         let result = match frame_type {
             frame::PROTOCOL => self.protocol_frame(from, body),
             frame::HOST => self.host_frame(from, body),
@@ -161,7 +156,7 @@ impl Intake {
             _ => Err((UNKNOWN, "unknown frame type")),
         };
         if let Err((kind, reason)) = result {
-            self.refuse(source, kind, reason);
+            self.refused.push(RefusedFrame::breach(FrameSource::Peer(from), kind, reason));
         }
     }
 
@@ -169,7 +164,7 @@ impl Intake {
         let decoded = self.entry.decode_frame(body);
         let (message, signature) = decoded.map_err(|_| (UNKNOWN, "malformed message"))?;
         if let Err(reason) = self.window.check(&message.place()) {
-            self.pass_over(from, message.kind(), reason);
+            self.refused.push(RefusedFrame::harmless(from, message.kind(), reason));
             return Ok(());
         }
         let mut claims = Claims::new(&self.committee, self.checkpoint_quorum);
@@ -233,17 +228,17 @@ impl Intake {
             }
         }
         let cost = shares::cost(bytes, checks.len());
-        self.messages.push(WaitingMessage { from, cost, message, signature, checks, certificates });
+        self.messages.queues.push(WaitingMessage { from, cost, message, signature, checks, certificates });
     }
 
     fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), (Kind, &'static str)> {
         let source = FrameSource::Peer(from);
-        if !self.bundles.has_room(source, body.len()) {
-            self.pass_over(from, BUNDLE_KIND, "too many bodies");
+        if !self.bundles.queues.has_room(source, body.len()) {
+            self.refused.push(RefusedFrame::harmless(from, BUNDLE_KIND, "too many bodies"));
             return Ok(());
         }
         let bundle = self.parse_bundle(body).map_err(|why| (BUNDLE_KIND, why))?;
-        self.bundles.push(source, bundle);
+        self.bundles.queues.push(source, bundle);
         Ok(())
     }
 
@@ -251,10 +246,10 @@ impl Intake {
     pub fn client_bundle(&mut self, conn: ConnId, body: &[u8]) {
         let source = FrameSource::Client(conn);
         match self.parse_bundle(body) {
-            Ok(bundle) if !self.bundles.has_room(source, bundle.size()) => {
+            Ok(bundle) if !self.bundles.queues.has_room(source, bundle.size()) => {
                 self.refused.push(RefusedFrame::bundle(source, "busy", &bundle, Refusal::Busy));
             }
-            Ok(bundle) => self.bundles.push(source, bundle),
+            Ok(bundle) => self.bundles.queues.push(source, bundle),
             Err(reason) => {
                 let digest = quorate_types::bundle::bundle_digest(content_of(body));
                 let answer = Some((ClientId::default(), digest, Refusal::Malformed));
@@ -281,9 +276,9 @@ impl Intake {
         out: &mut Passed,
     ) {
         self.messages.run(&mut self.ledger, &mut out.inputs, &mut self.refused);
-        self.bundles.set_bringing(self.plain.iter().filter_map(payload_sender).collect());
+        self.bundles.bringing = self.plain.iter().filter_map(payload_sender).collect();
         out.inputs.append(&mut self.plain);
-        while !self.bundles.is_empty() {
+        while !self.bundles.queues.is_empty() {
             let (ledger, refused) = (&mut self.ledger, &mut self.refused);
             self.bundles.run_batch(&mut BundleRun { replica, admit, ledger, refused, out: &mut *out });
             if !more() {

@@ -4,11 +4,13 @@ use crate::checkpoint::Checkpoints;
 use crate::host_services::HostServices;
 use crate::outbox::Outbox;
 use crate::output::Output;
-use crate::peer_exchange::PeerExchange;
-use crate::replica::{LoggedBlocks, RaisedAlarms, Replica, RunningProtocol};
+use crate::peer_decisions::PeerDecisions;
+use crate::peer_exchange::{ANNOUNCE_IDLE_NS, AnsweredThisTurn, PeerExchange};
+use crate::replica::{LoggedBlocks, Replica, RunningProtocol};
 use crate::restored_log::RestoredLog;
 use crate::sequencer::Sequencer;
 use crate::setup::ReplicaSetup;
+use crate::status::AlarmStatus;
 use crate::synchrony::SynchronyGuard;
 use crate::window::WindowCell;
 use quorate_consensus::parts::block_tree::BlockTree;
@@ -50,7 +52,7 @@ impl Replica {
             effects: &mut effects,
         };
         let protocol = (entry.open)(&mut env, &setup.params, past)?;
-        services.pool.set_patience(protocol.status().patience_ns);
+        services.pool.rate.patience_ns = protocol.status().patience_ns;
         let running = RunningProtocol {
             protocol,
             effects,
@@ -67,10 +69,15 @@ impl Replica {
             services,
             outbox,
             sequencer: Sequencer::restore(executed, decided),
-            peers: PeerExchange::new(committee.others(setup.me).collect(), committee.weak()),
+            peers: PeerExchange {
+                others: committee.others(setup.me).collect(),
+                decisions: PeerDecisions::new(committee.weak()),
+                answered: AnsweredThisTurn::default(),
+                announce_at: Time(ANNOUNCE_IDLE_NS),
+            },
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             logged: LoggedBlocks { ids, kept: log.kept },
-            alarms: RaisedAlarms::default(),
+            alarms: AlarmStatus::default(),
             out,
             now: Time::ZERO,
             recorder: None,
@@ -132,7 +139,7 @@ fn restore_blocks(log: &RestoredLog, services: &mut HostServices) -> (BlockTree,
         services.pool.restore(bundle);
     }
     for (id, (block, payload)) in log.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
-        services.bodies.add_own_payload(&services.pool, &blocks, Arc::clone(payload));
+        services.bodies.store_payload(&services.pool, &blocks, Arc::clone(payload));
         blocks.insert((**block).clone());
         if services.is_executed(id) {
             services.bodies.note_executed(*id);

@@ -14,7 +14,7 @@ use crate::status::OutboxSize;
 use quorate_consensus::{Auth, Hold, Message, RecordKey, To};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Lane;
-use quorate_types::{Digest, Floors, Height, Kind, LogEntry, Mark, Signature, Slot, Statement, Time, View};
+use quorate_types::{Digest, Floors, Height, Kind, LogEntry, Mark, Slot, Statement, Time, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -377,21 +377,12 @@ impl Outbox {
     /// Appends everything that still binds once more, for a new segment of the log.
     pub(crate) fn write_base(&mut self, out: &mut VecDeque<Output>) {
         self.persist(LogEntry::Floors(self.floors_in_log()), out);
-        let guard: Vec<Statement> = self
-            .guard
-            .iter()
-            .map(|(slot, subject)| Statement {
-                kind: slot.kind,
-                view: slot.view,
-                height: slot.height,
-                scope: slot.scope,
-                subject: *subject,
-            })
-            .collect();
-        for statement in guard {
-            self.persist(LogEntry::Guard(statement), out);
-        }
         let mark = self.mark();
+        for (slot, subject) in &self.guard {
+            let Slot { kind, view, height, scope } = *slot;
+            let statement = Statement { kind, view, height, scope, subject: *subject };
+            out.push_back(Output::Persist { mark, entry: LogEntry::Guard(statement) });
+        }
         for record in self.records.values() {
             out.push_back(Output::Persist { mark, entry: LogEntry::Record(Arc::clone(record)) });
         }
@@ -432,6 +423,3 @@ pub(crate) fn decode_record(entry: &[u8]) -> Option<(RecordKey, Vec<u8>)> {
     let scope = Digest::decode(&mut reader).ok()?;
     Some((RecordKey { kind, height, scope }, reader.take_rest().to_vec()))
 }
-
-/// The signature with which an own copy returns.
-pub(crate) type OwnSignature = Option<Signature>;

@@ -1,9 +1,9 @@
 //! Outputs of a replica: a closed set of plain data with an encoding, so that two runs can be compared.
 
-use crate::encoding::{self, put_bundle, put_entry, put_full_block, tagged};
+use crate::encoding::{self, put_bundle, put_entry, put_full_block};
 use crate::host_message::HostMessage;
 use quorate_consensus::{Alarm, Note, Reject, To};
-use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_tagged};
 use quorate_types::limits::{FRAME_CONSENSUS_BYTES_MAX, REASON_BYTES_MAX};
 use quorate_types::wire::{Lane, Refusal};
 use quorate_types::{
@@ -127,12 +127,12 @@ impl Output {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Persist { mark, entry } => {
-                tagged(0, &mark.0, out);
+                put_tagged(out, 0, &[&mark.0]);
                 put_entry(entry, out);
             }
-            Self::Sync(mark) => tagged(1, &mark.0, out),
+            Self::Sync(mark) => put_tagged(out, 1, &[&mark.0]),
             Self::Send { to, lane, frame } => {
-                tagged(2, &lane.tag(), out);
+                put_tagged(out, 2, &[&lane.tag()]);
                 encode_to(*to, out);
                 encode_frame(frame, out);
             }
@@ -140,38 +140,21 @@ impl Output {
                 out.push(3);
                 put_full_block(block, out);
             }
-            Self::Reply { client, reply } => {
-                tagged(4, client, out);
-                reply.encode(out);
-            }
-            Self::Refuse { conn, client, bundle, why } => {
-                tagged(5, &conn.0, out);
-                client.encode(out);
-                bundle.encode(out);
-                why.encode(out);
-            }
-            Self::Load { to, height, id } => {
-                tagged(6, to, out);
-                height.encode(out);
-                id.encode(out);
-            }
-            Self::LoadIds { to, from } => {
-                tagged(7, to, out);
-                from.encode(out);
-            }
-            Self::Urgent(peer) => tagged(8, peer, out),
+            Self::Reply { client, reply } => put_tagged(out, 4, &[client, reply]),
+            Self::Refuse { conn, client, bundle, why } => put_tagged(out, 5, &[&conn.0, client, bundle, why]),
+            Self::Load { to, height, id } => put_tagged(out, 6, &[to, height, id]),
+            Self::LoadIds { to, from } => put_tagged(out, 7, &[to, from]),
+            Self::Urgent(peer) => put_tagged(out, 8, &[peer]),
             Self::Stop(alarm) => {
                 out.push(9);
                 encode_alarm(*alarm, out);
             }
             Self::Trace(note) => {
-                tagged(10, &note.view, out);
-                note.height.encode(out);
+                put_tagged(out, 10, &[&note.view, &note.height]);
                 put_bytes(out, note.what.as_bytes());
             }
             Self::Rejected { from, kind, why } => {
-                tagged(11, from, out);
-                kind.encode(out);
+                put_tagged(out, 11, &[from, kind]);
                 encode_reject(*why, out);
             }
         }
@@ -247,8 +230,8 @@ impl NameInterner {
 fn encode_to(to: To, out: &mut Vec<u8>) {
     match to {
         To::All => out.push(0),
-        To::One(id) => tagged(1, &id, out),
-        To::Some(set) => tagged(2, &set, out),
+        To::One(id) => put_tagged(out, 1, &[&id]),
+        To::Some(set) => put_tagged(out, 2, &[&set]),
     }
 }
 
@@ -273,14 +256,14 @@ fn encode_frame(frame: &Unsealed, out: &mut Vec<u8>) {
             encode_rest(sign, own, out);
         }
         Unsealed::Host { message, sign, own } => {
-            tagged(1, message, out);
+            put_tagged(out, 1, &[message]);
             encode_rest(sign, own, out);
         }
         Unsealed::Bundle(bundle) => {
             out.push(2);
             put_bundle(bundle, out);
         }
-        Unsealed::Payload(payload) => tagged(3, payload, out),
+        Unsealed::Payload(payload) => put_tagged(out, 3, &[payload]),
     }
 }
 
@@ -301,15 +284,10 @@ fn decode_frame(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Unsealed, Dec
 
 fn encode_alarm(alarm: Alarm, out: &mut Vec<u8>) {
     match alarm {
-        Alarm::SafetyBroken { height, first, second } => {
-            tagged(0, &height, out);
-            first.encode(out);
-            second.encode(out);
-        }
-        Alarm::StateDiverged { height } => tagged(1, &height, out),
+        Alarm::SafetyBroken { height, first, second } => put_tagged(out, 0, &[&height, &first, &second]),
+        Alarm::StateDiverged { height } => put_tagged(out, 1, &[&height]),
         Alarm::SynchronyDoubt { view, peer, why } => {
-            tagged(2, &view, out);
-            peer.encode(out);
+            put_tagged(out, 2, &[&view, &peer]);
             put_bytes(out, why.as_bytes());
         }
     }

@@ -23,7 +23,7 @@ const ANSWER_NS: u64 = 500_000_000;
 const AHEAD_MAX: u64 = 1_024;
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PeerDecisions {
     weak: usize,
     peers: BTreeMap<ReplicaId, Heights>,
@@ -42,16 +42,7 @@ pub(crate) struct PeerDecisions {
 
 impl PeerDecisions {
     pub(crate) fn new(weak: usize) -> Self {
-        Self {
-            weak,
-            peers: BTreeMap::new(),
-            answered: BTreeMap::new(),
-            votes: BTreeMap::new(),
-            ask_at: None,
-            asked_to: None,
-            opening: true,
-            has_reports: false,
-        }
+        Self { weak, opening: true, ..Self::default() }
     }
 
     /// Returns the height that f + 1 peers have executed at least.

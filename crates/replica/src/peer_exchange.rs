@@ -21,18 +21,6 @@ pub(crate) struct PeerExchange {
     pub(crate) announce_at: Time,
 }
 
-impl PeerExchange {
-    /// Returns the exchange with these peers; `weak` is f + 1.
-    pub(crate) fn new(others: Vec<ReplicaId>, weak: usize) -> Self {
-        Self {
-            others,
-            decisions: PeerDecisions::new(weak),
-            answered: AnsweredThisTurn::default(),
-            announce_at: Time(ANNOUNCE_IDLE_NS),
-        }
-    }
-}
-
 /// Answers to each peer in one turn. A question is short, and its answer may be thousands of frames.
 #[derive(Debug, Default)]
 pub(crate) struct AnsweredThisTurn {

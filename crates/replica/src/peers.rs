@@ -3,6 +3,7 @@
 use crate::bodies::Haste;
 use crate::host_message::{Heights, HostMessage};
 use crate::input::{Checked, CheckedMessage};
+use crate::outbox::Unsent;
 use crate::output::{Output, Unsealed};
 use crate::peer_exchange::{ANNOUNCE_IDLE_NS, ANNOUNCE_NS};
 use crate::replica::Replica;
@@ -19,6 +20,9 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
+/// The refusal of a question beyond the share of its peer in this turn.
+const BEYOND_SHARE: Reject = Reject::NotNow("asked for too much at once");
+
 impl Replica {
     /// Takes in a checked message of a peer.
     pub(crate) fn on_peer(&mut self, checked: Checked) {
@@ -32,7 +36,7 @@ impl Replica {
                 let kind = message.kind();
                 if let Err(why) = self.deliver(link, seal, message) {
                     announced.iter().for_each(|payload| self.services.bodies.unannounce(payload));
-                    self.out.push_back(Output::Rejected { from: link, kind, why });
+                    self.reject(link, kind, why);
                 }
             }
             CheckedMessage::Host(message) => self.on_host_message(link, seal, message),
@@ -58,14 +62,14 @@ impl Replica {
             HostMessage::AskDecided(_)
                 if self.peers.answered.to(self.now, from).ids >= DECIDED_PER_TURN_MAX =>
             {
-                self.refuse_more(from, kind);
+                self.reject(from, kind, BEYOND_SHARE);
             }
             HostMessage::AskDecided(height) => self.answer_decided(from, height),
             HostMessage::Decided(height, ids) => self.on_decided(from, height, &ids),
             HostMessage::AskBlock { id, .. }
                 if self.peers.answered.to(self.now, from).frames >= FETCH_FRAMES_MAX =>
             {
-                self.refuse_more(from, kind);
+                self.reject(from, kind, BEYOND_SHARE);
                 // The refusal lets the peer ask another replica at once.
                 self.send_host(To::One(from), HostMessage::NoBlock(id));
             }
@@ -77,8 +81,7 @@ impl Replica {
             }
             HostMessage::Probe { incarnation, number } => {
                 let Some(guard) = &mut self.services.synchrony else {
-                    let why = Reject::Invalid("probe where no bound is assumed");
-                    return self.out.push_back(Output::Rejected { from, kind, why });
+                    return self.reject(from, kind, Reject::Invalid("probe where no bound is assumed"));
                 };
                 guard.on_probe(self.now);
                 // The answer leaves at once, whatever the disk does: the delay of the disk is in the answer.
@@ -94,7 +97,7 @@ impl Replica {
                     None => Err(Reject::Invalid("answer to no probe")),
                 };
                 if let Err(why) = answered {
-                    self.out.push_back(Output::Rejected { from, kind, why });
+                    self.reject(from, kind, why);
                 }
             }
         }
@@ -110,8 +113,7 @@ impl Replica {
         }
         if !self.services.bodies.accepts_height(id, block.height) {
             // No honest replica made the child that names this block. But the sender of the block may be honest.
-            let why = Reject::NotNow("block above the one that names it");
-            return self.out.push_back(Output::Rejected { from, kind, why });
+            return self.reject(from, kind, Reject::NotNow("block above the one that names it"));
         }
         if matches!(self.blocks.insert(block), Inserted::Orphan(_)) {
             // The ancestors follow the block, if they are few.
@@ -130,9 +132,8 @@ impl Replica {
         }
     }
 
-    /// Refuses a question of a peer beyond its share of this turn.
-    fn refuse_more(&mut self, from: ReplicaId, kind: Kind) {
-        let why = Reject::NotNow("asked for too much at once");
+    /// Counts a peer's message that is refused.
+    pub(crate) fn reject(&mut self, from: ReplicaId, kind: Kind, why: Reject) {
         self.out.push_back(Output::Rejected { from, kind, why });
     }
 
@@ -151,7 +152,7 @@ impl Replica {
         let now = self.now;
         if let Some(guard) = &mut self.services.synchrony {
             guard.tick(now, due);
-            if guard.has_changed() {
+            if guard.has_changed {
                 self.settle();
             }
         }
@@ -168,14 +169,13 @@ impl Replica {
         }
         for (checkpoint, _) in self.checkpoints.own_signed(self.setup.me) {
             // An identical statement may always be repeated.
-            let message = HostMessage::Checkpoint(checkpoint);
-            let _ = self.outbox.send_host(self.now, To::One(peer), message, &mut self.out);
+            self.send_host(To::One(peer), HostMessage::Checkpoint(checkpoint));
         }
     }
 
     pub(crate) fn send_host(&mut self, to: To, message: HostMessage) {
-        // The guard cannot refuse these messages, because none of them is signed.
-        let _ = self.outbox.send_host(self.now, to, message, &mut self.out);
+        // The guard refuses only a checkpoint whose height has another signature, from before a restart.
+        let _: Result<(), Unsent> = self.outbox.send_host(self.now, to, message, &mut self.out);
     }
 
     /// Returns the heights that peers may hear: executed heights, not all decided ones. Peers decide by f + 1 reports,

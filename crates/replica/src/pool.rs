@@ -113,7 +113,7 @@ pub(crate) struct Pool {
     idle_bytes: usize,
     charges: BTreeMap<ReplicaId, usize>,
     spread_check: Option<Time>,
-    rate: ExecutionRate,
+    pub(crate) rate: ExecutionRate,
 }
 
 /// Returns the cost of a bundle.
@@ -194,16 +194,6 @@ impl Pool {
 
     fn own_cost(&self, bundle: &Bundle) -> usize {
         self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles))
-    }
-
-    /// Sets the patience: see [`ExecutionRate::set_patience`].
-    pub(crate) fn set_patience(&mut self, patience_ns: u64) {
-        self.rate.set_patience(patience_ns);
-    }
-
-    /// Sets whether this replica leads: see [`ExecutionRate::set_leads`].
-    pub(crate) fn set_leads(&mut self, leads: bool) {
-        self.rate.set_leads(leads);
     }
 
     fn waiting_cost(&self) -> usize {

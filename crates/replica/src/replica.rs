@@ -9,10 +9,11 @@ use crate::peer_exchange::PeerExchange;
 use crate::recording::{Sink, StepRecorder};
 use crate::sequencer::Sequencer;
 use crate::setup::ReplicaSetup;
+use crate::status::AlarmStatus;
 use crate::synchrony::SynchronyGuard;
 use crate::window::WindowCell;
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Status};
+use quorate_consensus::{AnyProtocol, Effect, Entry, Status};
 use quorate_types::{BlockId, Height, Incarnation, Time, View};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub struct Replica {
     pub(crate) peers: PeerExchange,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) logged: LoggedBlocks,
-    pub(crate) alarms: RaisedAlarms,
+    pub(crate) alarms: AlarmStatus,
     pub(crate) out: VecDeque<Output>,
     pub(crate) now: Time,
     pub(crate) recorder: Option<StepRecorder>,
@@ -58,19 +59,6 @@ pub(crate) struct LoggedBlocks {
     pub(crate) ids: BTreeSet<BlockId>,
     /// The first decided height whose block the log still keeps.
     pub(crate) kept: Height,
-}
-
-/// RaisedAlarms of this replica, and signs of bugs in its protocol.
-#[derive(Debug, Default)]
-pub(crate) struct RaisedAlarms {
-    /// The first alarm that stopped the replica.
-    pub(crate) stopped: Option<Alarm>,
-    /// The last alarm that did not stop the replica.
-    pub(crate) last_doubt: Option<Alarm>,
-    /// The number of alarms that did not stop the replica.
-    pub(crate) doubts: u64,
-    /// Own messages that the guard refused.
-    pub(crate) contradictions: u64,
 }
 
 impl std::fmt::Debug for Replica {
@@ -107,7 +95,7 @@ impl Replica {
             Input::StoredIds(to, from, ids) => self.on_stored_ids(to, from, ids),
             Input::Kept(height) => self.logged.kept = height,
             Input::Rolled => self.write_base(),
-            Input::Unchecked(peers) => self.services.bodies.set_unchecked(peers),
+            Input::Unchecked(peers) => self.services.bodies.unchecked = peers,
         }
         self.settle();
         self.send_probe();
@@ -153,7 +141,6 @@ impl Replica {
     /// that time is unknown before.
     pub fn set_wall_offset(&mut self, ns: u64) {
         assert!(self.recorder.is_none(), "a replay begins with the offset of the setup");
-        self.setup.wall_offset_ns = ns;
         self.services.wall_offset_ns = ns;
     }
 

@@ -1,7 +1,7 @@
 //! The status of a replica: one line for people, one record for tools.
 
 use crate::synchrony::GuardStatus;
-use quorate_consensus::Timed;
+use quorate_consensus::{Alarm, Timed};
 use quorate_types::{Height, Incarnation, ReplicaId, View};
 use std::fmt;
 
@@ -58,16 +58,17 @@ pub struct OutboxSize {
 }
 
 /// Alarms of a replica, and signs of bugs in its protocol.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AlarmStatus {
     /// The first alarm that stopped the replica.
-    pub stopped: Option<String>,
+    pub stopped: Option<Alarm>,
     /// Own messages that the guard refused: a sign of a bug in the protocol.
     pub contradictions: u64,
-    /// The number of times that the protocol noticed a message that came later than the bound allows.
+    /// The number of alarms that did not stop the replica: the protocol noticed a message that came later than the bound
+    /// allows.
     pub doubts: u64,
     /// The last of these alarms.
-    pub last_doubt: Option<String>,
+    pub last_doubt: Option<Alarm>,
 }
 
 /// See the module.

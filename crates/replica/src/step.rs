@@ -2,7 +2,7 @@
 
 use crate::bodies::Haste;
 use crate::host_message::{BUNDLE_KIND, HostMessage};
-use crate::outbox::{OwnCopy, OwnSignature, Unsent};
+use crate::outbox::{OwnCopy, Unsent};
 use crate::output::{ConnId, Output, OwnCopyTicket, Unsealed};
 use crate::pool::PoolVerdict;
 use crate::replica::Replica;
@@ -12,7 +12,7 @@ use quorate_consensus::{
 };
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};
-use quorate_types::{BlockId, Bundle, Height, LogEntry, Mark, ReplicaId, View};
+use quorate_types::{BlockId, Bundle, Digest, Height, LogEntry, Mark, ReplicaId, Signature, View};
 use std::sync::Arc;
 
 impl Replica {
@@ -134,30 +134,20 @@ impl Replica {
             Effect::Want(id, from) => {
                 self.blocks.admit(id);
                 let height = self.sequencer.waiting_at(id).unwrap_or_default();
-                let haste = self.haste();
+                // If safety rests on Δ, blocks that the protocol wants are requested at once.
+                let relies_on_time = self.entry.spec.model == Model::Synchrony;
+                let haste = if relies_on_time { Haste::AtOnce } else { Haste::InTurn };
                 self.services.bodies.want(self.now, &self.blocks, id, height, (from, haste));
                 self.send_asks();
             }
             Effect::CatchUp(proof) => self.learn_proof(*proof),
             Effect::Urgent(peer) => self.out.push_back(Output::Urgent(peer)),
             Effect::Accuse(evidence) => {
-                let kind = evidence.first.0.kind;
-                let why = Reject::Equivocation;
-                self.out.push_back(Output::Rejected { from: evidence.by, kind, why });
+                self.reject(evidence.by, evidence.first.0.kind, Reject::Equivocation);
             }
             Effect::Alarm(alarm) => self.raise(alarm),
             Effect::Note(note) => self.out.push_back(Output::Trace(note)),
         }
-    }
-
-    /// If safety rests on Δ, blocks that the protocol wants are requested at once.
-    fn haste(&self) -> Haste {
-        if self.relies_on_time() { Haste::AtOnce } else { Haste::InTurn }
-    }
-
-    /// Whether the protocol's safety rests on a bound on delays.
-    fn relies_on_time(&self) -> bool {
-        self.entry.spec.model == Model::Synchrony
     }
 
     /// Raises an alarm of the protocol.
@@ -185,7 +175,7 @@ impl Replica {
         let status = self.running.protocol.status();
         self.running.window.set(&self.running.protocol.window());
         let (old, me) = (std::mem::replace(&mut self.running.status, status), self.setup.me);
-        self.services.pool.set_leads(status.leader == me);
+        self.services.pool.rate.leads = status.leader == me;
         if status.view != old.view {
             self.services.untake();
             self.outbox.raise_floors(self.running.protocol.floors(), &mut self.out);
@@ -245,8 +235,7 @@ impl Replica {
                 }
             }
             PoolVerdict::Busy => {
-                let why = Reject::NotNow("no room for bundle");
-                self.out.push_back(Output::Rejected { from, kind: BUNDLE_KIND, why });
+                self.reject(from, BUNDLE_KIND, Reject::NotNow("no room for bundle"));
             }
             PoolVerdict::Known | PoolVerdict::NumberReused => {}
         }
@@ -267,7 +256,7 @@ impl Replica {
 
     /// Takes in the signature of an own message that was queued: the protocol receives the message once, as the own
     /// copy.
-    pub(crate) fn on_own(&mut self, ticket: OwnCopyTicket, signature: OwnSignature) {
+    pub(crate) fn on_own(&mut self, ticket: OwnCopyTicket, signature: Option<Signature>) {
         let me = self.setup.me;
         match self.outbox.own_copy(ticket) {
             Some(OwnCopy::Protocol(message)) => {
@@ -309,7 +298,7 @@ impl Replica {
         }
     }
 
-    pub(crate) fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: quorate_types::Digest) {
+    pub(crate) fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: Digest) {
         // The view of the block itself. The view of its decision may differ between replicas.
         let view = self.blocks.get(block).map_or(View::ZERO, |block| block.view);
         let checkpoint = Checkpoint { height, block, view, state };
@@ -319,26 +308,17 @@ impl Replica {
             self.checkpoints.compare(self.setup.me, checkpoint);
             return self.stop(Alarm::StateDiverged { height });
         }
-        // The guard refuses only where it has a signature for this height from before a restart.
-        let message = HostMessage::Checkpoint(checkpoint);
-        let _: Result<(), Unsent> = self.outbox.send_host(self.now, To::All, message, &mut self.out);
+        self.send_host(To::All, HostMessage::Checkpoint(checkpoint));
     }
 
     /// Takes in a checkpoint that a replica has signed.
-    pub(crate) fn on_checkpoint(
-        &mut self,
-        by: ReplicaId,
-        checkpoint: Checkpoint,
-        signature: quorate_types::Signature,
-    ) {
+    pub(crate) fn on_checkpoint(&mut self, by: ReplicaId, checkpoint: Checkpoint, signature: Signature) {
         if let Some(proof) = self.checkpoints.add(by, checkpoint, signature) {
             self.learn_proof(proof);
         } else if self.checkpoints.far_ahead().len() >= self.setup.committee.weak()
             && self.checkpoints.may_ask(self.now)
         {
-            let to = To::Some(self.checkpoints.far_ahead());
-            let _: Result<(), Unsent> =
-                self.outbox.send_host(self.now, to, HostMessage::AskProof, &mut self.out);
+            self.send_host(To::Some(self.checkpoints.far_ahead()), HostMessage::AskProof);
         }
     }
 
@@ -354,7 +334,7 @@ impl Replica {
             self.outbox.begin_step();
             self.outbox.persist(LogEntry::Proof(bytes), &mut self.out);
             let mark = self.outbox.appended();
-            self.checkpoints.note_proof_mark(mark);
+            self.checkpoints.proof_mark = Some(mark);
             self.outbox.wait_lazily(mark, self.now);
         }
     }

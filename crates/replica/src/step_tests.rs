@@ -94,7 +94,7 @@ fn block_of_an_earlier_incarnation_is_logged_again_when_decided() {
         ids.push(block.id());
         let entry = LogEntry::Block(Arc::clone(&block), payload);
         past.absorb(entry.clone()).unwrap();
-        bundles.iter().cloned().for_each(|bundle| past.add_body(bundle));
+        past.bodies.extend_from_slice(&bundles);
         expected.push(entry);
         expected.extend(bundles.into_iter().map(LogEntry::Body));
         expected.push(LogEntry::Decided { height: Height(height), id: block.id() });

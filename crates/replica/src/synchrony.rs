@@ -50,7 +50,11 @@ pub(crate) struct SynchronyGuard {
     f: usize,
     /// n - f - 1: the number of peers whose answers make the guard fresh.
     enough: usize,
-    numbers: ProbeNumbers,
+    /// The secret from which the numbers of probes derive: one for each round, and unknown to peers before.
+    secret: Digest,
+    incarnation: Incarnation,
+    /// The rounds so far.
+    rounds: u64,
     peers: BTreeMap<ReplicaId, ProbedPeer>,
     schedule: ProbeSchedule,
     /// The time at which the next probe becomes overdue, of peers that are not overdue already.
@@ -59,18 +63,8 @@ pub(crate) struct SynchronyGuard {
     /// The earliest moment for which the protocol waits: it needs answers to probes that were sent then or later.
     awaited: Option<Time>,
     /// Whether answers of [`SynchronyGuard::sound`] may have changed, and the protocol was not told yet.
-    has_changed: bool,
+    pub(crate) has_changed: bool,
     measured: Measurements,
-}
-
-/// The numbers of probes: one for each round, and unknown to peers before.
-#[derive(Debug)]
-struct ProbeNumbers {
-    /// The secret from which the numbers derive.
-    secret: Digest,
-    incarnation: Incarnation,
-    /// The rounds so far.
-    rounds: u64,
 }
 
 /// Doubt: more than f peers are late.
@@ -95,7 +89,9 @@ impl SynchronyGuard {
             bound,
             f: committee.f,
             enough: committee.n().saturating_sub(committee.f).saturating_sub(1),
-            numbers: ProbeNumbers { secret, incarnation, rounds: 0 },
+            secret,
+            incarnation,
+            rounds: 0,
             peers: committee.others(me).map(|peer| (peer, ProbedPeer::default())).collect(),
             schedule: ProbeSchedule::new(bound),
             overdue_at: None,
@@ -173,11 +169,6 @@ impl SynchronyGuard {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Whether [`SynchronyGuard::take_change`] returns true next.
-    pub(crate) fn has_changed(&self) -> bool {
-        self.has_changed
-    }
-
     /// Returns the time of the next check or round.
     pub(crate) fn deadline(&self) -> Time {
         self.overdue_at.map_or(self.schedule.next, |at| at.min(self.schedule.next))
@@ -206,15 +197,15 @@ impl SynchronyGuard {
         self.mark_missed_round(now);
         self.measured.note_lag(self.schedule.lag_ns(now), self.schedule.often_ns());
         self.schedule.begin_round(now, self.last_doubt(now));
-        let (incarnation, mut to) = (self.numbers.incarnation, ReplicaSet::EMPTY);
-        let number = probe_number(self.numbers.secret, incarnation, self.numbers.rounds);
+        let (incarnation, mut to) = (self.incarnation, ReplicaSet::EMPTY);
+        let number = probe_number(self.secret, incarnation, self.rounds);
         for (id, peer) in &mut self.peers {
             if peer.probe(number, now) {
                 to.insert(*id);
                 self.measured.probes = self.measured.probes.saturating_add(1);
             }
         }
-        self.numbers.rounds = self.numbers.rounds.saturating_add(1);
+        self.rounds = self.rounds.saturating_add(1);
         self.schedule.last = Some(now);
         self.update_doubt(now);
         (!to.is_empty()).then_some((To::Some(to), HostMessage::Probe { incarnation, number }))
@@ -232,7 +223,7 @@ impl SynchronyGuard {
         number: u64,
         (oldest_ns, theirs): (u64, Time),
     ) -> Result<(), Reject> {
-        if incarnation != self.numbers.incarnation {
+        if incarnation != self.incarnation {
             return Ok(()); // The probe was sent before this replica was opened.
         }
         let delta_ns = self.bound.delta_ns;

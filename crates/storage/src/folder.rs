@@ -169,12 +169,6 @@ pub fn format(path: &Path, identity: &Identity, salt: u64) -> Result<(), FolderE
     write_atomically(path, FORMAT_FILE, &render(identity, salt)).map_err(io)
 }
 
-/// Whether `path` is a formatted folder of any replica.
-#[must_use]
-pub fn is_formatted(path: &Path) -> bool {
-    path.join(FORMAT_FILE).is_file()
-}
-
 /// Checks that `path` is the data folder of this replica, and locks it.
 ///
 /// # Errors

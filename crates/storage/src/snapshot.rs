@@ -44,24 +44,7 @@ impl ChunkAt {
 
 const CHUNK_AT_BYTES: usize = 32 + 8 + 8 + 4 + 4;
 
-impl Wire for ChunkAt {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.digest.encode(out);
-        self.file.encode(out);
-        self.offset.encode(out);
-        self.length.encode(out);
-        self.checksum.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            digest: Digest::decode(reader)?,
-            file: reader.u64()?,
-            offset: reader.u64()?,
-            length: reader.u32()?,
-            checksum: reader.u32()?,
-        })
-    }
-}
+quorate_types::wire_struct!(ChunkAt { digest, file, offset, length, checksum });
 
 /// A durable snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]

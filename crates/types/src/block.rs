@@ -62,28 +62,7 @@ impl BlockId {
     }
 }
 
-impl Wire for Block {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.parent.encode(out);
-        self.height.encode(out);
-        self.view.encode(out);
-        self.proposer.encode(out);
-        self.time_ns.encode(out);
-        self.payload.encode(out);
-        self.extra.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            parent: BlockId::decode(reader)?,
-            height: Height::decode(reader)?,
-            view: View::decode(reader)?,
-            proposer: ReplicaId::decode(reader)?,
-            time_ns: reader.u64()?,
-            payload: PayloadId::decode(reader)?,
-            extra: Digest::decode(reader)?,
-        })
-    }
-}
+crate::wire_struct!(Block { parent, height, view, proposer, time_ns, payload, extra });
 
 /// The content of a block: bundle digests in execution order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

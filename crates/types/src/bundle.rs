@@ -8,7 +8,7 @@
 //! content = kind u8 | client [32] | session (u64, u32) | number u64 | count u32 | count x (length u32, bytes)
 //! ```
 
-use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_length};
+use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put_tagged};
 use crate::digest::{Digest, context};
 use crate::genesis::BodyLimits;
 use crate::ids::{BundleDigest, BundleNo, ClientId, PublicKey, SessionId, Signature};
@@ -56,10 +56,7 @@ impl Wire for Authenticator {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::None => out.push(0),
-            Self::Signature(signature) => {
-                out.push(1);
-                signature.encode(out);
-            }
+            Self::Signature(signature) => put_tagged(out, 1, &[signature]),
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {

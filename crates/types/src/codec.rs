@@ -249,6 +249,43 @@ pub fn put_list<T: Wire>(out: &mut Vec<u8>, values: &[T]) {
     }
 }
 
+/// Appends a tag and the parts of the variant that it names.
+pub fn put_tagged(out: &mut Vec<u8>, tag: u8, parts: &[&dyn Wire]) {
+    out.push(tag);
+    for part in parts {
+        part.encode(out);
+    }
+}
+
+/// Implements [`Wire`] for a struct: the encodings of all its fields, in this order.
+///
+/// ```
+/// use quorate_types::codec::Wire;
+///
+/// #[derive(PartialEq, Debug)]
+/// struct Point {
+///     x: u8,
+///     y: u8,
+/// }
+/// quorate_types::wire_struct!(Point { y, x });
+///
+/// assert_eq!(Point { x: 1, y: 2 }.to_bytes(), [2, 1]);
+/// assert_eq!(Point::from_bytes(&[2, 1]), Ok(Point { x: 1, y: 2 }));
+/// ```
+#[macro_export]
+macro_rules! wire_struct {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl $crate::codec::Wire for $name {
+            fn encode(&self, out: &mut Vec<u8>) {
+                $($crate::codec::Wire::encode(&self.$field, out);)*
+            }
+            fn decode(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
+                Ok(Self { $($field: $crate::codec::Wire::decode(reader)?),* })
+            }
+        }
+    };
+}
+
 macro_rules! integer {
     ($($ty:ident),*) => {$(
         impl Wire for $ty {

@@ -16,6 +16,8 @@ pub struct Member {
     pub link: PublicKey,
 }
 
+crate::wire_struct!(Member { sign, link });
+
 /// The replicas of one epoch, with their keys. Another epoch may have another n.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Committee {

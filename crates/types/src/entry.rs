@@ -5,7 +5,7 @@
 
 use crate::block::{Block, Payload};
 use crate::bundle::Bundle;
-use crate::codec::{DecodeError, Reader, Wire};
+use crate::codec::{DecodeError, Reader, Wire, put_list};
 use crate::ids::{BlockId, Height, Incarnation, Kind, View};
 use crate::statement::{Slot, Statement};
 use std::sync::Arc;
@@ -38,17 +38,13 @@ const FLOOR_KINDS_MAX: usize = 64;
 impl Wire for Floors {
     fn encode(&self, out: &mut Vec<u8>) {
         self.height.encode(out);
-        crate::codec::put_length(out, self.views.len());
-        for (kind, view) in &self.views {
-            kind.encode(out);
-            view.encode(out);
-        }
+        put_list(out, &self.views);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let height = Height::decode(reader)?;
-        let views =
-            reader.list("floors", FLOOR_KINDS_MAX, 24, |r| Ok((Kind::decode(r)?, View::decode(r)?)))?;
-        Ok(Self { height, views })
+        Ok(Self {
+            height: Height::decode(reader)?,
+            views: reader.list("floors", FLOOR_KINDS_MAX, 24, Wire::decode)?,
+        })
     }
 }
 

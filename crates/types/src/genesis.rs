@@ -1,7 +1,7 @@
 //! Genesis: all configuration that must be equal at all nodes, because validity of bodies or the state depend on it.
 //! `ClusterId` is the digest of genesis. Addresses are no part of it.
 
-use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_length};
+use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_list};
 use crate::committee::{Committee, Member};
 use crate::digest::{Digest, context};
 use crate::ids::{ClusterId, Epoch, ProtocolId, PublicKey};
@@ -167,38 +167,21 @@ impl Genesis {
     }
 }
 
-impl Wire for BodyLimits {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.request_bytes_max.encode(out);
-        self.bundle_requests_max.encode(out);
-        self.bundle_bytes_max.encode(out);
-        self.block_bundles_max.encode(out);
-        self.block_requests_max.encode(out);
-        self.block_bytes_max.encode(out);
-        self.reply_bytes_max.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            request_bytes_max: reader.u32()?,
-            bundle_requests_max: reader.u32()?,
-            bundle_bytes_max: reader.u32()?,
-            block_bundles_max: reader.u32()?,
-            block_requests_max: reader.u32()?,
-            block_bytes_max: reader.u32()?,
-            reply_bytes_max: reader.u32()?,
-        })
-    }
-}
+crate::wire_struct!(BodyLimits {
+    request_bytes_max,
+    bundle_requests_max,
+    bundle_bytes_max,
+    block_bundles_max,
+    block_requests_max,
+    block_bytes_max,
+    reply_bytes_max
+});
 
 impl Wire for Genesis {
     fn encode(&self, out: &mut Vec<u8>) {
         self.protocol.encode(out);
         self.f.encode(out);
-        put_length(out, self.members.len());
-        for member in &self.members {
-            member.sign.encode(out);
-            member.link.encode(out);
-        }
+        put_list(out, &self.members);
         out.push(match self.client_auth {
             ClientAuth::None => 0,
             ClientAuth::Signature => 1,
@@ -210,7 +193,7 @@ impl Wire for Genesis {
         self.window.encode(out);
         put_bytes(out, self.application.as_bytes());
         self.admin.encode(out);
-        crate::codec::put_list(out, &self.clients);
+        put_list(out, &self.clients);
         put_bytes(out, self.params.as_bytes());
         out.extend_from_slice(&self.salt);
     }
@@ -218,9 +201,7 @@ impl Wire for Genesis {
         Ok(Self {
             protocol: ProtocolId::decode(reader)?,
             f: reader.u16()?,
-            members: reader.list("members", limits::REPLICAS_MAX, 64, |r| {
-                Ok(Member { sign: PublicKey::decode(r)?, link: PublicKey::decode(r)? })
-            })?,
+            members: reader.list("members", limits::REPLICAS_MAX, 64, Member::decode)?,
             client_auth: match reader.u8()? {
                 0 => ClientAuth::None,
                 1 => ClientAuth::Signature,

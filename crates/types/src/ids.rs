@@ -303,15 +303,7 @@ impl fmt::Debug for SessionId {
         write!(f, "{}.{}", self.height, self.index)
     }
 }
-impl Wire for SessionId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.height.encode(out);
-        self.index.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { height: Height::decode(reader)?, index: reader.u32()? })
-    }
-}
+crate::wire_struct!(SessionId { height, index });
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Replies: one replica's outcome for a bundle. A client accepts a result when f + 1 replicas send equal result
 //! digests.
 
-use crate::codec::{DecodeError, Reader, Wire, put_bytes};
+use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_tagged};
 use crate::digest::{Digest, context};
 use crate::ids::{BundleDigest, BundleNo, ReplicaId, SessionId, View};
 use crate::limits::{BUNDLE_REQUESTS_CEILING, REPLY_BYTES_CEILING};
@@ -84,15 +84,9 @@ impl Wire for Outcome {
                 }
             }
             Self::NoSession => out.push(1),
-            Self::Opened(session) => {
-                out.push(2);
-                session.encode(out);
-            }
+            Self::Opened(session) => put_tagged(out, 2, &[session]),
             Self::NotRegistered => out.push(3),
-            Self::Registered(count) => {
-                out.push(4);
-                count.encode(out);
-            }
+            Self::Registered(count) => put_tagged(out, 4, &[count]),
             Self::NotAllowed => out.push(5),
             Self::Forgotten => out.push(6),
             Self::Superseded => out.push(7),

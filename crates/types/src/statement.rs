@@ -1,6 +1,5 @@
 //! Statements: everything that a replica's key signs.
 
-use crate::codec::{DecodeError, Reader, Wire};
 use crate::digest::Digest;
 use crate::ids::{ClusterId, Epoch, Height, Kind, ProtocolId, View};
 
@@ -57,45 +56,8 @@ impl Statement {
     }
 }
 
-impl Wire for Domain {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.cluster.encode(out);
-        self.protocol.encode(out);
-        self.epoch.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            cluster: ClusterId::decode(reader)?,
-            protocol: ProtocolId::decode(reader)?,
-            epoch: Epoch::decode(reader)?,
-        })
-    }
-}
+crate::wire_struct!(Domain { cluster, protocol, epoch });
 
-impl Wire for Slot {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.kind.encode(out);
-        self.view.encode(out);
-        self.height.encode(out);
-        self.scope.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            kind: Kind::decode(reader)?,
-            view: View::decode(reader)?,
-            height: Height::decode(reader)?,
-            scope: Digest::decode(reader)?,
-        })
-    }
-}
+crate::wire_struct!(Slot { kind, view, height, scope });
 
-impl Wire for Statement {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.slot().encode(out);
-        self.subject.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let Slot { kind, view, height, scope } = Slot::decode(reader)?;
-        Ok(Self { kind, view, height, scope, subject: Digest::decode(reader)? })
-    }
-}
+crate::wire_struct!(Statement { kind, view, height, scope, subject });

@@ -2,7 +2,7 @@
 //! `docs/wire.md` describes this file and carries its hash.
 
 use crate::bundle::Authenticator;
-use crate::codec::{DecodeError, Reader, Wire, put_bytes};
+use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_tagged};
 use crate::ids::{BundleDigest, ClientId, ClusterId, Epoch, Incarnation, ProtocolId, PublicKey, ReplicaId};
 use crate::limits::{ATTACHED_PER_CONNECTION_MAX, REASON_BYTES_MAX, STATUS_BYTES_MAX};
 use crate::reply::ReplyBundle;
@@ -151,18 +151,13 @@ pub const CLIENT_BUNDLE_TAG: u8 = 2;
 impl Wire for FromClient {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Hello { version, cluster } => {
-                out.push(0);
-                version.encode(out);
-                cluster.encode(out);
-            }
+            Self::Hello { version, cluster } => put_tagged(out, 0, &[version, cluster]),
             Self::Attach(clients) => {
                 out.push(1);
                 crate::codec::put_list(out, clients);
             }
             Self::Bundle { authenticator, content } => {
-                out.push(CLIENT_BUNDLE_TAG);
-                authenticator.encode(out);
+                put_tagged(out, CLIENT_BUNDLE_TAG, &[authenticator]);
                 out.extend_from_slice(content);
             }
             Self::Status => out.push(3),
@@ -268,23 +263,9 @@ pub enum FromReplica {
 impl Wire for FromReplica {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Hello { version, cluster, id } => {
-                out.push(0);
-                version.encode(out);
-                cluster.encode(out);
-                id.encode(out);
-            }
-            Self::Reply(client, reply) => {
-                out.push(1);
-                client.encode(out);
-                reply.encode(out);
-            }
-            Self::Refused { client, bundle, why } => {
-                out.push(2);
-                client.encode(out);
-                bundle.encode(out);
-                why.encode(out);
-            }
+            Self::Hello { version, cluster, id } => put_tagged(out, 0, &[version, cluster, id]),
+            Self::Reply(client, reply) => put_tagged(out, 1, &[client, reply]),
+            Self::Refused { client, bundle, why } => put_tagged(out, 2, &[client, bundle, why]),
             Self::Status(json) => {
                 out.push(3);
                 put_bytes(out, json.as_bytes());

@@ -1,7 +1,7 @@
 //! Certificates and checkpoint proofs.
 
 use quorate_crypto::AggregateSignature;
-use quorate_types::codec::{DecodeError, Reader, Wire};
+use quorate_types::codec::Wire;
 use quorate_types::digest::context;
 use quorate_types::{
     BlockId, Committee, Digest, Height, Kind, ReplicaId, ReplicaSet, Signature, Statement, View,
@@ -74,20 +74,7 @@ impl Certificate {
     }
 }
 
-impl Wire for Certificate {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.statement.encode(out);
-        self.signers.encode(out);
-        self.proof.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            statement: Statement::decode(reader)?,
-            signers: ReplicaSet::decode(reader)?,
-            proof: AggregateSignature::decode(reader)?,
-        })
-    }
-}
+quorate_types::wire_struct!(Certificate { statement, signers, proof });
 
 /// Kind of the statement that replicas sign about their state.
 pub const CHECKPOINT_KIND: Kind = Kind::new("host.checkpoint");
@@ -119,22 +106,7 @@ impl Checkpoint {
     }
 }
 
-impl Wire for Checkpoint {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.height.encode(out);
-        self.block.encode(out);
-        self.view.encode(out);
-        self.state.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            height: Height::decode(reader)?,
-            block: BlockId::decode(reader)?,
-            view: View::decode(reader)?,
-            state: Digest::decode(reader)?,
-        })
-    }
-}
+quorate_types::wire_struct!(Checkpoint { height, block, view, state });
 
 /// A stable checkpoint with the signatures that make it stable.
 #[derive(Clone, PartialEq, Debug)]
@@ -165,12 +137,4 @@ impl CheckpointProof {
     }
 }
 
-impl Wire for CheckpointProof {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.checkpoint.encode(out);
-        self.certificate.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { checkpoint: Checkpoint::decode(reader)?, certificate: Certificate::decode(reader)? })
-    }
-}
+quorate_types::wire_struct!(CheckpointProof { checkpoint, certificate });

@@ -52,20 +52,7 @@ impl Tip {
     }
 }
 
-impl Wire for Tip {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.view.encode(out);
-        self.height.encode(out);
-        self.id.encode(out);
-    }
-    fn decode(reader: &mut quorate_types::Reader<'_>) -> Result<Self, quorate_types::DecodeError> {
-        Ok(Self {
-            view: View::decode(reader)?,
-            height: Height::decode(reader)?,
-            id: BlockId::decode(reader)?,
-        })
-    }
-}
+quorate_types::wire_struct!(Tip { view, height, id });
 
 /// The result of a step down a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -118,12 +118,4 @@ pub fn claim_votes(qc: &Certificate, kind: Kind, claims: &mut Claims<'_>) {
     claims.certificate(qc, quorum);
 }
 
-impl Wire for ViewProof {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.qc.encode(out);
-        self.timeouts.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { qc: Certificate::decode(reader)?, timeouts: Option::decode(reader)? })
-    }
-}
+quorate_types::wire_struct!(ViewProof { qc, timeouts });

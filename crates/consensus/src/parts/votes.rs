@@ -1,7 +1,6 @@
 //! Votes for blocks in the views that still matter.
 
 use crate::effect::Evidence;
-use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Height, Kind, ReplicaId, ReplicaSet, Signature, Statement, View};
 
 /// A vote for a block. A replica has one vote in a view, at any height: one slot for each kind and view.
@@ -21,15 +20,7 @@ impl BlockVote {
     }
 }
 
-impl Wire for BlockVote {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.view.encode(out);
-        self.block.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { view: View::decode(reader)?, block: BlockId::decode(reader)? })
-    }
-}
+quorate_types::wire_struct!(BlockVote { view, block });
 
 /// Returns the evidence of equivocation in two votes of one replica in one view.
 #[must_use]

@@ -153,7 +153,7 @@ fn pasts_of_protocols_are_decoded_or_refused() {
                     return Read::Refused;
                 }
             }
-            past.set_executed(past.stable().checkpoint.height);
+            past.executed = past.stable.checkpoint.height;
             let setup = ReplicaSetup {
                 me: ReplicaId(1),
                 committee: Arc::clone(&committee),

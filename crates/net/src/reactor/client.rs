@@ -40,7 +40,7 @@ pub(super) struct Client {
     /// Whether the caller has received `ClientUp`.
     pub(super) up: bool,
     /// Whether a whole frame has arrived.
-    spoken: bool,
+    pub(super) spoken: bool,
     /// Whether the caller has vouched for this client.
     pub(super) vouched: bool,
     /// The time at which the connection was accepted.
@@ -58,10 +58,6 @@ impl Client {
             vouched: false,
             since: now,
         }
-    }
-
-    pub(super) fn has_spoken(&self) -> bool {
-        self.spoken
     }
 
     /// Bytes of the unfinished frame.

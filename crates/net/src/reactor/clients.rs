@@ -4,8 +4,8 @@
 
 use super::client::Client;
 use super::event::{ConnId, Event, SendError, Who};
-use super::socket::{Role, Socket, SocketKey, set_options};
-use super::{ACCEPTS_PER_PASS, Deferred, Reactor, WRITE_BYTES};
+use super::socket::{Role, Socket, SocketKey};
+use super::{ACCEPTS_PER_PASS, Reactor, WRITE_BYTES};
 use crate::frame::Refusal;
 use quorate_types::Time;
 use quorate_types::limits::{
@@ -15,7 +15,7 @@ use quorate_types::limits::{
 impl Reactor {
     pub(super) fn accept_clients(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         for _ in 0..ACCEPTS_PER_PASS {
-            let accepted = self.client_entrance.as_mut().and_then(|entrance| entrance.listener.accept(now));
+            let accepted = self.client_entrance.as_mut().and_then(|entrance| entrance.accept(now));
             let Some((stream, address)) = accepted else {
                 return;
             };
@@ -32,9 +32,7 @@ impl Reactor {
             };
             let plain = entrance.is_plain();
             let socket = Socket::new(stream, session, Role::Client(Client::new(now, plain)), address);
-            let inserted =
-                set_options(&socket.stream).and_then(|()| self.sockets.insert(self.poll.registry(), socket));
-            if let Ok(key) = inserted {
+            if let Ok(key) = self.sockets.insert(self.poll.registry(), socket) {
                 self.clients.connections = self.clients.connections.saturating_add(1);
                 entrance.unsettled.push_back((now.plus(HANDSHAKE_NS_MAX), key));
                 if plain {
@@ -122,7 +120,7 @@ impl Reactor {
     fn cut(&mut self, key: SocketKey, refusal: Refusal) {
         if let Some(socket) = self.sockets.get(key) {
             let who = Who::Client(socket.address);
-            self.deferred.push_back(Deferred::Refused(who, refusal));
+            self.deferred.push_back(Event::Refused { who, why: refusal });
             self.gone(key);
         }
     }
@@ -132,7 +130,7 @@ impl Reactor {
         self.clients.outgoing = self.clients.outgoing.saturating_sub(client.queued());
         self.clients.unfinished = self.clients.unfinished.saturating_sub(client.unfinished());
         if client.up {
-            self.deferred.push_back(Deferred::ClientDown(ConnId::of(key)));
+            self.deferred.push_back(Event::ClientDown(ConnId::of(key)));
         }
     }
 

@@ -15,10 +15,14 @@ use std::sync::Arc;
 /// The pause of a listener after accepting failed.
 const PAUSE_NS: u64 = 500_000_000;
 
-/// One port: accepted connections stay in `unsettled` until they finish their handshake and first frame.
+/// One port: a listener that accepts a few connections at a time. Accepted connections stay in `unsettled` until they
+/// finish their handshake and first frame.
 #[derive(Debug)]
 pub(super) struct Entrance {
-    pub(super) listener: Listener,
+    listener: TcpListener,
+    ready: bool,
+    /// The end of a pause: accepting failed for lack of a resource, such as descriptors.
+    paused: Option<Time>,
     /// The configuration of handshakes; `None` if connections are plain.
     tls: Option<Arc<ServerConfig>>,
     /// Connections that owe a handshake or a first frame, each with its deadline, the oldest first.
@@ -32,8 +36,10 @@ impl Entrance {
         registry: &Registry,
         token: Token,
     ) -> io::Result<Self> {
-        let listener = Listener::new(listener, registry, token)?;
-        Ok(Self { listener, tls, unsettled: VecDeque::new() })
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
+        registry.register(&mut listener, token, Interest::READABLE)?;
+        Ok(Self { listener, ready: true, paused: None, tls, unsettled: VecDeque::new() })
     }
 
     /// Whether connections are plain, without TLS.
@@ -48,31 +54,13 @@ impl Entrance {
             Some(config) => Session::accept(config),
         }
     }
-}
-
-/// A listener that accepts a few connections at a time.
-#[derive(Debug)]
-pub(super) struct Listener {
-    listener: TcpListener,
-    ready: bool,
-    /// The end of a pause: accepting failed for lack of a resource, such as descriptors.
-    paused: Option<Time>,
-}
-
-impl Listener {
-    fn new(listener: std::net::TcpListener, registry: &Registry, token: Token) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(listener);
-        registry.register(&mut listener, token, Interest::READABLE)?;
-        Ok(Self { listener, ready: true, paused: None })
-    }
 
     /// Notes an event of the poll.
     pub(super) fn wake(&mut self) {
         self.ready = true;
     }
 
-    /// Whether a connection may be waiting that [`Listener::accept`] would accept now.
+    /// Whether a connection may be waiting that [`Entrance::accept`] would accept now.
     pub(super) fn is_ready(&self) -> bool {
         self.ready && self.paused.is_none()
     }
@@ -124,16 +112,16 @@ mod tests {
     fn listener_without_descriptors_pauses_and_then_accepts_again() {
         let poll = mio::Poll::new().unwrap();
         let bound = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut listener = Listener::new(bound, poll.registry(), Token(1)).unwrap();
-        listener.failed(&io::Error::from_raw_os_error(24), Time(7));
-        assert!(!listener.is_ready());
-        assert!(listener.accept(Time(7)).is_none());
-        let until = listener.deadline().unwrap();
-        listener.tick(Time(until.0 - 1));
-        assert!(!listener.is_ready());
-        listener.tick(until);
-        assert!(listener.is_ready(), "connections that arrive during the pause are accepted after it");
-        assert!(listener.accept(until).is_none());
-        assert_eq!(listener.deadline(), None);
+        let mut entrance = Entrance::new(bound, None, poll.registry(), Token(1)).unwrap();
+        entrance.failed(&io::Error::from_raw_os_error(24), Time(7));
+        assert!(!entrance.is_ready());
+        assert!(entrance.accept(Time(7)).is_none());
+        let until = entrance.deadline().unwrap();
+        entrance.tick(Time(until.0 - 1));
+        assert!(!entrance.is_ready());
+        entrance.tick(until);
+        assert!(entrance.is_ready(), "connections that arrive during the pause are accepted after it");
+        assert!(entrance.accept(until).is_none());
+        assert_eq!(entrance.deadline(), None);
     }
 }

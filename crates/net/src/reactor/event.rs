@@ -1,7 +1,7 @@
 //! The reports of a reactor to its caller.
 
 use crate::frame::Refusal;
-use crate::lanes::{Direction, Loss};
+use crate::lanes::Loss;
 use quorate_types::ReplicaId;
 use quorate_types::wire::Lane;
 use std::fmt;
@@ -54,15 +54,8 @@ pub enum Event<'a> {
     Lost {
         /// The peer of the link.
         peer: ReplicaId,
-        /// The direction: from the peer, or to it.
-        direction: Direction,
-        /// The lane.
-        lane: Lane,
-        /// Number of the first lost frame.
-        from: u64,
-        /// Number of the first frame after the gap; [`u64::MAX`] if it is unknown because the peer started a new
-        /// incarnation.
-        to: u64,
+        /// The lost frames.
+        loss: Loss,
     },
     /// A client is connected and can be written to.
     ClientUp {
@@ -94,11 +87,6 @@ pub enum Event<'a> {
         /// The reason: at most 256 characters of the replica's own choice, all printable.
         reason: &'a str,
     },
-}
-
-/// Returns the event that reports a loss on the link to `peer`.
-pub(super) fn lost(peer: ReplicaId, loss: Loss) -> Event<'static> {
-    Event::Lost { peer, direction: loss.direction, lane: loss.lane, from: loss.from, to: loss.to }
 }
 
 /// The reason why a message was not queued for a client.

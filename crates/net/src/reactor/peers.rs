@@ -1,10 +1,10 @@
 //! The links' part of the reactor: dialling, hellos, frames, lost connections.
 
 use super::config::GUESTS_MAX;
-use super::event::{self, Event, Who};
+use super::event::{Event, Who};
 use super::peer::{LinkCounters, Peer, PeerStatus};
-use super::socket::{Role, Socket, SocketKey, set_options};
-use super::{ACCEPTS_PER_PASS, Deferred, Reactor};
+use super::socket::{Role, Socket, SocketKey};
+use super::{ACCEPTS_PER_PASS, Reactor};
 use crate::frame::Refusal;
 use crate::link::{Greeter, Link, LinkEvent};
 use crate::session::Session;
@@ -92,7 +92,6 @@ impl Reactor {
             return;
         };
         let dialled = TcpStream::connect(peer.address).and_then(|stream| {
-            set_options(&stream)?;
             let mut socket = Socket::new(stream, Session::plain(), Role::Peer(id), peer.address);
             socket.connecting = true;
             socket.writable = false;
@@ -128,12 +127,8 @@ impl Reactor {
         let Some(socket) = self.sockets.get_mut(key) else {
             return false;
         };
-        let role = match socket.role {
-            Role::Peer(id) => Some(id),
-            _ => None,
-        };
         if let Ok(Some(error)) | Err(error) = socket.stream.take_error() {
-            if let Some(id) = role {
+            if let Role::Peer(id) = socket.role {
                 self.note_dial_error(id, &error);
             }
             self.gone(key);
@@ -197,7 +192,7 @@ impl Reactor {
 
     pub(super) fn accept_guests(&mut self, now: Time) {
         for _ in 0..ACCEPTS_PER_PASS {
-            let Some((stream, address)) = self.peer_entrance.listener.accept(now) else {
+            let Some((stream, address)) = self.peer_entrance.accept(now) else {
                 return;
             };
             if self.is_cut_off {
@@ -207,9 +202,7 @@ impl Reactor {
                 continue;
             };
             let socket = Socket::new(stream, session, Role::Guest(Greeter::default()), address);
-            let inserted =
-                set_options(&socket.stream).and_then(|()| self.sockets.insert(self.poll.registry(), socket));
-            if let Ok(key) = inserted {
+            if let Ok(key) = self.sockets.insert(self.poll.registry(), socket) {
                 self.peer_entrance.unsettled.push_back((now.plus(HANDSHAKE_NS_MAX), key));
             }
             self.limit_guests();
@@ -292,7 +285,7 @@ impl Reactor {
         peer.due = None;
         if was_up {
             peer.counters.since = now;
-            self.deferred.push_back(Deferred::PeerDown(id));
+            self.deferred.push_back(Event::PeerDown(id));
         }
         self.note_losses(id);
         self.redial_later(id);
@@ -306,7 +299,7 @@ impl Reactor {
             let deferred = &mut self.deferred;
             peer.link.losses(&mut |event| {
                 if let LinkEvent::Lost(loss) = event {
-                    deferred.push_back(Deferred::Lost(id, loss));
+                    deferred.push_back(Event::Lost { peer: id, loss });
                 }
             });
         }
@@ -336,7 +329,7 @@ fn forward(
             counters.bytes_in = counters.bytes_in.saturating_add(bytes);
             sink(Event::Peer { from: id, lane, frame_type, body });
         }
-        LinkEvent::Lost(loss) => sink(event::lost(id, loss)),
+        LinkEvent::Lost(loss) => sink(Event::Lost { peer: id, loss }),
         LinkEvent::Closed { reason } => {
             counters.last_refusal = printable(reason);
             sink(Event::Closed { by: id, reason: &counters.last_refusal });

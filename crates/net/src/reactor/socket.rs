@@ -102,7 +102,7 @@ impl Socket {
 }
 
 /// Sets the options of every connection, on both ends.
-pub(super) fn set_options(stream: &TcpStream) -> io::Result<()> {
+fn set_options(stream: &TcpStream) -> io::Result<()> {
     // Without it a request of several small writes waits for delayed acknowledgements: 44 ms instead of 1.
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
@@ -143,8 +143,9 @@ impl SocketTable {
         SocketKey { slot, generation: entry.map_or(0, |entry| entry.generation) }
     }
 
-    /// Registers a connection with the poll and stores it.
+    /// Sets the options of a connection, registers it with the poll and stores it.
     pub(super) fn insert(&mut self, registry: &Registry, mut socket: Socket) -> io::Result<SocketKey> {
+        set_options(&socket.stream)?;
         let key = self.next();
         let token = Token(usize::try_from(key.slot).unwrap_or(usize::MAX).saturating_add(FIRST_TOKEN));
         registry.register(&mut socket.stream, token, Interest::READABLE | Interest::WRITABLE)?;

@@ -42,7 +42,7 @@ fn own(event: Event<'_>) -> Seen {
         Event::Peer { from, lane, body, .. } => Seen::Peer(from.0, lane, body.to_vec()),
         Event::PeerUp(id) => Seen::Up(id.0),
         Event::PeerDown(id) => Seen::Down(id.0),
-        Event::Lost { peer, direction, lane, from, to } => Seen::Lost(peer.0, direction, lane, from, to),
+        Event::Lost { peer, loss } => Seen::Lost(peer.0, loss.direction, loss.lane, loss.from, loss.to),
         Event::ClientUp { conn, .. } => Seen::ClientUp(conn),
         Event::Client { conn, body } => Seen::Client(conn, body.to_vec()),
         Event::ClientDown(conn) => Seen::ClientDown(conn),

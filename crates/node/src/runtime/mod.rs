@@ -320,9 +320,9 @@ impl Node {
                 host.link(peer, LinkEvent::Back);
             }
             Event::PeerDown(peer) => log(links.changed(now, peer, false)),
-            Event::Lost { peer, direction, lane, from, to } => {
-                log(links.lost(now, peer, (direction, lane), (from, to)));
-                host.link(peer, host.loss(lane, direction == Direction::Incoming));
+            Event::Lost { peer, loss } => {
+                log(links.lost(now, peer, (loss.direction, loss.lane), (loss.from, loss.to)));
+                host.link(peer, host.loss(loss.lane, loss.direction == Direction::Incoming));
             }
             Event::ClientUp { conn, address } => clients.up(ConnId(conn.0), address),
             Event::Client { conn, body } => {

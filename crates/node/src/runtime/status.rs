@@ -108,9 +108,11 @@ impl Node {
         let (longest_sync_ms, longest_pause_ms) = self.reporter.longest_ms();
         // Computed from the buckets that changed since the last digest; the next checkpoint needs the same work.
         let state = self.host.executor_mut().execution_mut().digest();
+        let [stopped, last_doubt] = [replica.alarms.stopped, replica.alarms.last_doubt]
+            .map(|alarm| alarm.map(|alarm| alarm.to_string()));
         json!({
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
-            "state": replica.state.name(), "alarm": replica.alarms.stopped.or(excluded.map(quarantine::alarm)),
+            "state": replica.state.name(), "alarm": stopped.or(excluded.map(quarantine::alarm)),
             "alarms": self.alarms.list(now),
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
             "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
@@ -127,7 +129,7 @@ impl Node {
             "contradictions": replica.alarms.contradictions,
             // `null` if the protocol assumes no bound on delays.
             "guard": replica.guard.as_ref().map(|guard| guard_json(guard, now)),
-            "synchrony_alarms": {"count": replica.alarms.doubts, "last": replica.alarms.last_doubt},
+            "synchrony_alarms": {"count": replica.alarms.doubts, "last": last_doubt},
             "peers": peers, "clients": {"connections": self.clients.size().0, "attached": self.clients.size().1},
             "timers": timers, "longest_pause_ms": longest_pause_ms, "longest_sync_ms": longest_sync_ms,
             "rejects": self.rejects.counts(), "settings": self.facts,

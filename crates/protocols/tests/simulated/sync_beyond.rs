@@ -385,7 +385,7 @@ fn o13_late_notify_forks_and_is_noticed() {
     for id in [3, 4] {
         // Both replicas that had left the view raise it. `last_doubted` is the last reason.
         let status = planned.world.status(ReplicaId(id)).unwrap();
-        let said = status.alarms.last_doubt.unwrap_or_default();
+        let said = status.alarms.last_doubt.unwrap().to_string();
         assert!(status.alarms.doubts > 0 && said.contains("the committed block"), "{id}: {said}");
         // §11: the link is named.
         assert!(said.ends_with("(replica 2)"), "{id}: {said}");

@@ -225,7 +225,7 @@ fn s11_repeated_votes_and_garbage_form_no_certificate(entry: &Entry) {
     go(world.run_for(DELTA_NS), &world);
     // The own vote and the liar's are two of three.
     assert_eq!(world.decided(r(2)), height, "no certificate");
-    let doubted = world.status(r(2)).unwrap().alarms.last_doubt.unwrap_or_default();
+    let doubted = world.status(r(2)).unwrap().alarms.last_doubt.unwrap().to_string();
     assert!(doubted.contains("without a certificate"), "its timer ended: {doubted}");
     for reason in ["bad signature", "malformed message", "duplicate"] {
         assert!(world.rejected().contains_key(reason), "{reason}: {:?}", world.rejected());

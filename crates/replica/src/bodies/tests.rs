@@ -37,7 +37,7 @@ fn block_beyond_its_limits_is_invalid() {
         let block = block_of(&payload);
         let id = block.id();
         blocks.insert(block);
-        bodies.add_own_payload(&pool, &blocks, payload);
+        bodies.store_payload(&pool, &blocks, payload);
         bodies.watch(&pool, &blocks, id);
         bodies.ready(&pool, &blocks, id)
     };
@@ -73,7 +73,7 @@ fn own_payload_completes_the_block_of_another_leader() {
     let id = block.id();
     blocks.insert(block);
     assert!(!bodies.watch(&pool, &blocks, id), "the payload is missing");
-    bodies.add_own_payload(&pool, &blocks, payload);
+    bodies.store_payload(&pool, &blocks, payload);
     assert_eq!(bodies.next_ready(), Some((id, Ready::Valid)));
 }
 
@@ -128,7 +128,7 @@ fn block_is_not_requested_while_its_bodies_may_wait_for_their_check() {
     let (one, two) = (announced.id(), BlockId::null(Height(2)));
     bodies.announce(Time(0), announced.payload);
     blocks.insert(announced);
-    bodies.set_unchecked(ReplicaSet::from_iter([leader, other]));
+    bodies.unchecked = ReplicaSet::from_iter([leader, other]);
     bodies.want(Time(0), &blocks, one, Height(1), (leader, Haste::InTurn));
     bodies.want(Time(0), &blocks, two, Height(2), (other, Haste::InTurn));
     let mut asked = Vec::new();
@@ -162,7 +162,7 @@ fn dead_wants_keep_no_later_want_out() {
             (ReplicaId(1), Haste::InTurn),
         );
     }
-    assert_eq!(bodies.wants.len(), WANTED_MAX);
+    assert_eq!(bodies.wants.by_id.len(), WANTED_MAX);
     assert!(
         bodies.is_wanted(BlockId::null(Height(most + 10))) && !bodies.is_wanted(BlockId::null(Height(10)))
     );
@@ -246,9 +246,9 @@ fn ancestors_are_wanted_once_for_a_chain_of_headers() {
         blocks.insert(block);
     }
     let want = |bodies: &mut BlockBodies, id, haste| {
-        let before = bodies.wants.begun();
+        let before = bodies.wants.begun;
         bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), haste));
-        bodies.wants.begun() - before
+        bodies.wants.begun - before
     };
     let all: u64 = ids.iter().map(|id| want(&mut bodies, *id, Haste::AtOnce)).sum();
     assert!(all <= 2 * 4_000, "{all} wants");
@@ -287,12 +287,12 @@ fn search_skips_blocks_that_lack_ancestors_alone() {
         bodies.want(Time(5), &blocks, *id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
         assert_eq!(known_below(&bodies, &ids[at..=at]), end, "the next one gets there in two steps");
     }
-    assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
+    assert_eq!((bodies.wants.by_id.len(), bodies.is_wanted(hole)), (1, true));
     // The same holds where no block between was wanted: in one search.
     let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     ids.iter().for_each(|id| assert!(!bodies.watch(&pool, &blocks, *id)));
     bodies.want(Time(5), &blocks, *ids.last().unwrap(), Height::ZERO, (ReplicaId(1), Haste::InTurn));
-    assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
+    assert_eq!((bodies.wants.by_id.len(), bodies.is_wanted(hole)), (1, true));
     assert_eq!(known_below(&bodies, &ids), end, "from each block of the chain");
     let ask = Ask { block: hole, height: Height(2), peer: ReplicaId(1) };
     assert_eq!(bodies.take_due_asks(Time(5), &[ReplicaId(1)]), [ask]);
@@ -344,21 +344,21 @@ fn oldest_want_is_dropped_first() {
     for number in 0..10 {
         wants.begin(id(number), 4, new);
     }
-    assert_eq!((wants.len(), wants.begun()), (4, 10));
+    assert_eq!((wants.by_id.len(), wants.begun), (4, 10));
     wants.begin(id(6), 4, new);
-    assert_eq!((wants.len(), wants.begun()), (4, 10), "it is wanted already");
+    assert_eq!((wants.by_id.len(), wants.begun), (4, 10), "it is wanted already");
     wants.remove(id(7));
     wants.begin(id(10), 4, new);
-    assert!([6, 8, 9, 10].iter().all(|number| wants.get(id(*number)).is_some()), "there was room");
+    assert!([6, 8, 9, 10].iter().all(|number| wants.by_id.contains_key(&id(*number))), "there was room");
     wants.begin(id(11), 4, new);
-    assert!(wants.get(id(6)).is_none() && wants.get(id(8)).is_some());
-    wants.get_mut(id(8)).unwrap().height = Height(0);
+    assert!(!wants.by_id.contains_key(&id(6)) && wants.by_id.contains_key(&id(8)));
+    wants.by_id.get_mut(&id(8)).unwrap().height = Height(0);
     wants.retain(|want| want.height > Height(0));
     wants.begin(id(12), 4, new);
-    assert!([9, 10, 11, 12].iter().all(|number| wants.get(id(*number)).is_some()), "there was room");
+    assert!([9, 10, 11, 12].iter().all(|number| wants.by_id.contains_key(&id(*number))), "there was room");
     (13..17).for_each(|number| {
         wants.begin(id(number), 4, new);
-        assert_eq!(wants.len(), 4);
+        assert_eq!(wants.by_id.len(), 4);
     });
-    assert!((13..17).all(|number| wants.get(id(number)).is_some()));
+    assert!((13..17).all(|number| wants.by_id.contains_key(&id(number))));
 }

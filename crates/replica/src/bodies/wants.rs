@@ -3,7 +3,7 @@
 use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, Time};
 use std::collections::BTreeMap;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Want {
     /// Peers that may have the block, in the order in which they were named.
     pub(super) peers: Vec<ReplicaId>,
@@ -34,62 +34,22 @@ pub(super) struct Want {
 
 impl Want {
     pub(super) fn new(height: Height, now: Time, ask_at: Time) -> Self {
-        Self {
-            peers: Vec::new(),
-            named: ReplicaSet::EMPTY,
-            next: 0,
-            height,
-            by_name: false,
-            too_high: false,
-            since: now,
-            ask_at,
-            announced: false,
-            asked: None,
-            refused: ReplicaSet::EMPTY,
-            again: ReplicaSet::EMPTY,
-            rounds: 0,
-            number: 0,
-        }
+        Self { height, since: now, ask_at, ..Self::default() }
     }
 }
 
 /// All wanted blocks.
 #[derive(Debug, Default)]
 pub(super) struct Wants {
-    by_id: BTreeMap<BlockId, Want>,
+    /// The wants. The methods alone add and remove them.
+    pub(super) by_id: BTreeMap<BlockId, Want>,
     /// The same wants by number.
     by_age: BTreeMap<u64, BlockId>,
-    begun: u64,
+    /// The number of wants so far.
+    pub(super) begun: u64,
 }
 
 impl Wants {
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    /// Returns the number of wants so far.
-    #[cfg(test)]
-    pub(super) fn begun(&self) -> u64 {
-        self.begun
-    }
-
-    pub(super) fn get(&self, id: BlockId) -> Option<&Want> {
-        self.by_id.get(&id)
-    }
-
-    pub(super) fn get_mut(&mut self, id: BlockId) -> Option<&mut Want> {
-        self.by_id.get_mut(&id)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Want> {
-        self.by_id.values()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&BlockId, &mut Want)> {
-        self.by_id.iter_mut()
-    }
-
     /// Returns the want of a block, or begins one; with `most` wants the oldest is dropped for it. A liar's proposals
     /// must not keep this replica from fetching decided blocks. Its proposals in earlier views are older than the
     /// blocks that the present view takes over and decides, and decided blocks are wanted again.

@@ -10,7 +10,7 @@ use crate::pool;
 use crate::replica::Replica;
 use quorate_crypto::{Batch, Scheme, bundle_preimage};
 use quorate_types::wire::Refusal;
-use quorate_types::{Authenticator, Bundle, ClientAuth, ClientId, ClusterId, Ledger, ReplicaId, ReplicaSet};
+use quorate_types::{Authenticator, Bundle, ClientAuth, ClientId, ClusterId, Ledger, ReplicaSet};
 use std::collections::BTreeMap;
 
 /// Signatures of bundles in one batch at most: the best size where four replicas share two cores.
@@ -28,13 +28,14 @@ pub(super) struct BundleChecks {
     client_auth: ClientAuth,
     scheme: Scheme,
     keys: ClientKeys,
-    queues: BundleQueues,
+    pub(super) queues: BundleQueues,
     /// The batch that is being checked, each bundle with whether it will count as pending; empty between batches.
     batch: Vec<(WaitingBundle, bool)>,
     /// Clients that have sent a bad signature, with the good bundles that still clear them.
     suspects: BTreeMap<ClientId, u32>,
-    /// Peers whose payloads the replica has not seen yet: blocks may need the bundles behind these payloads.
-    bringing: ReplicaSet,
+    /// Peers whose payloads pass in this run, before their bundles are checked. The replica has not seen these payloads
+    /// yet, and blocks may need the bundles behind them.
+    pub(super) bringing: ReplicaSet,
 }
 
 /// Sinks of a run of checks.
@@ -58,36 +59,6 @@ impl BundleChecks {
             suspects: BTreeMap::new(),
             bringing: ReplicaSet::EMPTY,
         }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.queues.len()
-    }
-
-    /// Returns the replicas whose bundles wait.
-    pub(super) fn peers(&self) -> impl Iterator<Item = ReplicaId> {
-        self.queues.peers()
-    }
-
-    /// Whether there is room for one more bundle of this size from this sender.
-    pub(super) fn has_room(&self, source: FrameSource, bytes: usize) -> bool {
-        match source {
-            FrameSource::Peer(from) => self.queues.has_room_for_peer(from, bytes),
-            FrameSource::Client(_) => self.queues.has_room_for_client(source, bytes),
-        }
-    }
-
-    pub(super) fn push(&mut self, source: FrameSource, bundle: Bundle) {
-        self.queues.push(source, bundle);
-    }
-
-    /// Notes the peers whose payloads pass in this run, before their bundles are checked.
-    pub(super) fn set_bringing(&mut self, peers: ReplicaSet) {
-        self.bringing = peers;
     }
 
     /// Takes the next bundles whose authenticators must be checked, and checks them in one batch.

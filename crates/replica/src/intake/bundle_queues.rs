@@ -71,17 +71,18 @@ impl BundleQueues {
         })
     }
 
-    /// Whether a replica has room for one more bundle with this number of bytes.
-    pub(super) fn has_room_for_peer(&self, from: ReplicaId, bytes: usize) -> bool {
-        self.cost_of(FrameSource::Peer(from)).saturating_add(cost(bytes)) <= INTAKE_PEER_BYTES_MAX
-    }
-
-    /// Whether a client's connection has room for one more bundle with this number of bytes. A connection without
-    /// waiting bundles has room although others have filled the common room.
-    pub(super) fn has_room_for_client(&self, source: FrameSource, bytes: usize) -> bool {
-        let (own, all) = (self.cost_of(source), self.clients.cost.saturating_add(cost(bytes)));
-        let most = if own == 0 { INTAKE_CLIENT_BYTES_MAX.saturating_mul(2) } else { INTAKE_CLIENT_BYTES_MAX };
-        own.saturating_add(cost(bytes)) <= INTAKE_CONNECTION_BYTES_MAX && all <= most
+    /// Whether a sender has room for one more bundle with this number of bytes. A client's connection without waiting
+    /// bundles has room although others have filled the common room.
+    pub(super) fn has_room(&self, source: FrameSource, bytes: usize) -> bool {
+        let own = self.cost_of(source);
+        let (with, all) = (own.saturating_add(cost(bytes)), self.clients.cost.saturating_add(cost(bytes)));
+        match source {
+            FrameSource::Peer(_) => with <= INTAKE_PEER_BYTES_MAX,
+            FrameSource::Client(_) if own == 0 => {
+                with <= INTAKE_CONNECTION_BYTES_MAX && all <= INTAKE_CLIENT_BYTES_MAX.saturating_mul(2)
+            }
+            FrameSource::Client(_) => with <= INTAKE_CONNECTION_BYTES_MAX && all <= INTAKE_CLIENT_BYTES_MAX,
+        }
     }
 
     fn cost_of(&self, source: FrameSource) -> usize {
@@ -207,7 +208,7 @@ mod tests {
         let mut waiting = BundleQueues::default();
         let fill = |waiting: &mut BundleQueues, source: FrameSource, bytes: usize| {
             let mut count = 0usize;
-            while waiting.has_room_for_client(source, bytes) {
+            while waiting.has_room(source, bytes) {
                 waiting.push(source, bundle(1, bytes));
                 count += 1;
             }
@@ -220,17 +221,17 @@ mod tests {
             assert!(fill(&mut waiting, client(number), 10_000) > 500);
         }
         fill(&mut waiting, client(5), 10_000);
-        assert!(!waiting.has_room_for_client(client(4), 10_000) || waiting.cost_of(client(4)) == 0);
-        assert!(waiting.has_room_for_client(client(6), 10_000), "this connection has no bundle");
+        assert!(!waiting.has_room(client(4), 10_000) || waiting.cost_of(client(4)) == 0);
+        assert!(waiting.has_room(client(6), 10_000), "this connection has no bundle");
         let all: usize =
             (10..10_000).map(|number| usize::from(fill(&mut waiting, client(number), 200_000) > 0)).sum();
         assert!(waiting.clients.cost <= 2 * INTAKE_CLIENT_BYTES_MAX && all < 1_000, "{all}");
-        assert!(waiting.has_room_for_peer(ReplicaId(1), 100_000), "replicas have room of their own");
-        while waiting.has_room_for_peer(ReplicaId(1), 100_000) {
+        assert!(waiting.has_room(peer(1), 100_000), "replicas have room of their own");
+        while waiting.has_room(peer(1), 100_000) {
             waiting.push(peer(1), bundle(1, 100_000));
         }
-        assert!(waiting.has_room_for_peer(ReplicaId(2), 100_000), "each replica");
+        assert!(waiting.has_room(peer(2), 100_000), "each replica");
         order(&mut waiting);
-        assert!(waiting.has_room_for_client(client(4), 8) && waiting.has_room_for_peer(ReplicaId(1), 8));
+        assert!(waiting.has_room(client(4), 8) && waiting.has_room(peer(1), 8));
     }
 }

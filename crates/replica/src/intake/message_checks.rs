@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) struct MessageChecks {
     /// Keys of the committee; `None` where one of them is no key.
     keys: Option<Arc<CommitteeKeys>>,
-    queues: MessageQueues,
+    pub(super) queues: MessageQueues,
     /// The messages of this run; empty between runs, and reused.
     taken: Vec<ArrivedMessage>,
     limits: RunLimits,
@@ -23,9 +23,9 @@ pub(super) struct MessageChecks {
     /// Peers that have sent a signature that does not hold.
     suspected: ReplicaSet,
     /// Peers whose sockets are paused (back-pressure).
-    paused: ReplicaSet,
+    pub(super) paused: ReplicaSet,
     /// The peer whose messages come first at present.
-    urgent: Option<ReplicaId>,
+    pub(super) urgent: Option<ReplicaId>,
     /// Digests of certificates that hold.
     certificates: BTreeSet<Digest>,
 }
@@ -43,31 +43,6 @@ impl MessageChecks {
             urgent: None,
             certificates: BTreeSet::new(),
         }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.queues.len()
-    }
-
-    pub(super) fn push(&mut self, waiting: WaitingMessage) {
-        self.queues.push(waiting);
-    }
-
-    pub(super) fn set_urgent(&mut self, peer: Option<ReplicaId>) {
-        self.urgent = peer;
-    }
-
-    pub(super) fn paused(&self) -> ReplicaSet {
-        self.paused
-    }
-
-    /// Notes a gap on the link to a peer: its messages that wait are dropped.
-    pub(super) fn note_gap(&mut self, peer: ReplicaId) {
-        self.queues.note_gap(peer);
     }
 
     /// Whether a certificate with this digest was checked before and holds.
@@ -138,8 +113,8 @@ impl MessageChecks {
             self.queues.take(None, &mut taken);
             return taken;
         };
-        self.last_served = shares.last_served();
-        if let Some(from) = shares.in_pieces() {
+        self.last_served = shares.last_served;
+        if let Some(from) = shares.in_pieces {
             self.check_piece(from, ledger, refused);
         }
         self.queues.take(Some(&mut shares), &mut taken);

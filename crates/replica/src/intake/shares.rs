@@ -97,9 +97,10 @@ pub(super) struct RunShares {
     plain: usize,
     /// Peers whose first message passes by the round-robin.
     let_through: ReplicaSet,
-    /// The suspect whose first message is checked in pieces.
-    in_pieces: Option<ReplicaId>,
-    last_served: LastServed,
+    /// The suspect whose first message is checked in pieces in this run.
+    pub(super) in_pieces: Option<ReplicaId>,
+    /// The peers that had the turns of this run.
+    pub(super) last_served: LastServed,
 }
 
 impl RunShares {
@@ -125,13 +126,12 @@ impl RunShares {
         let mut left = BTreeMap::new();
         let rest = share(limits.run, of(false, limits.run), &mut left);
         share(rest, of(true, SUSPECT_COST_MAX), &mut left);
-        let let_through = ReplicaSet::EMPTY;
         let mut shares = Self {
             left,
             begun: ReplicaSet::EMPTY,
             suspects,
             plain: limits.plain,
-            let_through,
+            let_through: ReplicaSet::EMPTY,
             in_pieces: None,
             last_served,
         };
@@ -171,16 +171,6 @@ impl RunShares {
             // The piece is its whole share of this run.
             self.left.insert(from, 0);
         }
-    }
-
-    /// Returns the peers that had the turns of this run.
-    pub(super) fn last_served(&self) -> LastServed {
-        self.last_served
-    }
-
-    /// Returns the suspect whose first message is checked in pieces in this run.
-    pub(super) fn in_pieces(&self) -> Option<ReplicaId> {
-        self.in_pieces
     }
 
     /// Whether a peer's next message is checked in this run. After a message that is not, none is.
@@ -324,9 +314,9 @@ mod tests {
             let many: Vec<_> = taken.iter().filter(|(_, cost)| *cost > limits.plain).collect();
             assert_eq!(many.len(), 1);
             assert!((10..20).all(|id| taken.iter().any(|(from, _)| *from == ReplicaId(id))));
-            last_served = shares.last_served();
+            last_served = shares.last_served;
             order.push(many[0].0.0);
-            assert_eq!((last_served.let_through, shares.in_pieces()), (Some(many[0].0), Some(ReplicaId(4))));
+            assert_eq!((last_served.let_through, shares.in_pieces), (Some(many[0].0), Some(ReplicaId(4))));
         }
         let once = (0..10).filter(|id| *id != 4);
         assert_eq!(order, once.clone().chain(once).collect::<Vec<u16>>(), "no peer starves");
@@ -344,7 +334,7 @@ mod tests {
             let mut shares = shares(limits, &all(&waiting), &[5], last_served).unwrap();
             let taken = all(&waiting).into_iter().filter(|(from, cost)| shares.takes(*from, *cost));
             let taken: Vec<u16> = taken.map(|(from, _)| from.0).collect();
-            (taken, shares.last_served().let_through.map(|last| last.0))
+            (taken, shares.last_served.let_through.map(|last| last.0))
         };
         assert_eq!(passed(None), (vec![0, 1, 2], Some(2)));
         assert_eq!(passed(Some(2)), (vec![3, 4, 6], Some(6)), "no suspect takes a turn from others");
@@ -364,8 +354,8 @@ mod tests {
                 let mut shares = shares(FOUR, &waiting, &[1, 2, 3], last_served).unwrap();
                 let taken = waiting.iter().filter(|(from, cost)| shares.takes(*from, *cost) && from.0 > 0);
                 let taken: Vec<u16> = taken.map(|(from, _)| from.0).collect();
-                last_served = shares.last_served();
-                (shares.in_pieces().map(|from| from.0), taken)
+                last_served = shares.last_served;
+                (shares.in_pieces.map(|from| from.0), taken)
             };
             (0..4).map(run).collect::<Vec<_>>()
         };

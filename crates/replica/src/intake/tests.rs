@@ -68,7 +68,7 @@ fn wait_with(
 ) {
     let (cost, message) = (shares::cost(0, cost), CheckedMessage::Host(HostMessage::AskProof));
     let waiting = WaitingMessage { from, cost, message, signature: None, checks, certificates: Vec::new() };
-    intake.messages.push(waiting);
+    intake.messages.queues.push(waiting);
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(super) const CLOCK_SPAN_NS: u64 = 10_000_000_000;
 
 /// The times of both clocks at one moment, up to half of the round trip.
 #[derive(Clone, Copy, Debug)]
-struct ClockSample {
+pub(super) struct ClockSample {
     own: Time,
     theirs: Time,
     round_trip_ns: u64,
@@ -18,15 +18,10 @@ struct ClockSample {
 /// Samples of a peer's clock: the one with the shortest round trip in each [`CLOCK_SPAN_NS`].
 #[derive(Debug, Default)]
 pub(super) struct PeerClock {
-    samples: VecDeque<ClockSample>,
+    pub(super) samples: VecDeque<ClockSample>,
 }
 
 impl PeerClock {
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.samples.len()
-    }
-
     /// Notes that the peer's clock was at `theirs` when the own one was at `own`, up to half of the round trip.
     pub(super) fn note(&mut self, own: Time, theirs: Time, round_trip_ns: u64) {
         let sample = ClockSample { own, theirs, round_trip_ns };

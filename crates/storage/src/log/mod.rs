@@ -41,19 +41,19 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// A log over a disk.
 pub(crate) struct Log<D> {
-    disk: D,
+    pub(crate) disk: D,
     /// The checksum of the salt, from which every record's checksum starts.
     seed: u32,
     segment_bytes: usize,
     page_bytes: usize,
     segments: Segments,
     pending: Pending,
-    totals: Totals,
+    pub(crate) totals: Totals,
     /// The number in the start of the next segment.
-    note: u64,
+    pub(crate) note: u64,
     is_stopped: bool,
     scratch: Vec<u8>,
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     /// Syncs of the disk before the log was opened.
     syncs_before: u64,
 }
@@ -80,13 +80,13 @@ impl Pending {
 
 /// Counters since the log was opened.
 #[derive(Default)]
-struct Totals {
+pub(crate) struct Totals {
     /// Bytes of appended records.
-    appended_bytes: u64,
+    pub(crate) appended_bytes: u64,
     /// Records read.
-    reads: u64,
+    pub(crate) reads: u64,
     /// Bytes of records read.
-    read_bytes: u64,
+    pub(crate) read_bytes: u64,
 }
 
 impl<D: Disk> Log<D> {
@@ -94,26 +94,6 @@ impl<D: Disk> Log<D> {
     pub(crate) fn record_bytes_max(&self) -> usize {
         let own = record::START_BYTES + record::EMPTY_BYTES + record::HEADER_BYTES + 8;
         self.segment_bytes.saturating_sub(own)
-    }
-
-    pub(crate) fn disk(&self) -> &D {
-        &self.disk
-    }
-
-    pub(crate) fn disk_mut(&mut self) -> &mut D {
-        &mut self.disk
-    }
-
-    pub(crate) fn into_disk(self) -> D {
-        self.disk
-    }
-
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
     }
 
     /// Updates the counter of syncs after a sync of the disk, for the log or for other data.
@@ -144,26 +124,6 @@ impl<D: Disk> Log<D> {
     /// Returns the unsynced bytes, in the buffer or on the disk.
     pub(crate) fn unsynced_bytes(&self) -> usize {
         self.pending.buffer.len().saturating_add(self.pending.written_bytes)
-    }
-
-    /// Returns the bytes of all records appended since the log was opened.
-    pub(crate) fn appended_bytes(&self) -> u64 {
-        self.totals.appended_bytes
-    }
-
-    /// Returns the number of records read since the log was opened.
-    pub(crate) fn reads(&self) -> u64 {
-        self.totals.reads
-    }
-
-    /// Returns the bytes of all records read since the log was opened.
-    pub(crate) fn read_bytes(&self) -> u64 {
-        self.totals.read_bytes
-    }
-
-    /// Sets the number in the start of the next segment.
-    pub(crate) fn set_note(&mut self, note: u64) {
-        self.note = note;
     }
 
     /// Changes the share of the disk that the log may use.

@@ -10,7 +10,7 @@
 
 use crate::number::{to_u32, to_usize};
 use crate::page_buffer::PageBuffer;
-use quorate_types::{DecodeError, Reader, Wire};
+use quorate_types::Reader;
 
 /// Bytes before the data.
 pub(crate) const HEADER_BYTES: usize = 21;
@@ -57,16 +57,7 @@ pub(crate) struct Location {
 /// The bytes of an encoded location.
 pub(crate) const LOCATION_BYTES: usize = 12;
 
-impl Wire for Location {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.generation.encode(out);
-        self.offset.encode(out);
-        self.length.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { generation: reader.u32()?, offset: reader.u32()?, length: reader.u32()? })
-    }
-}
+quorate_types::wire_struct!(Location { generation, offset, length });
 
 /// A valid record.
 #[derive(Clone, Copy, Debug)]
@@ -151,19 +142,4 @@ impl Start {
     pub(crate) const DATA_BYTES: usize = 4 + 4 + 4 + 8;
 }
 
-impl Wire for Start {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.segment_bytes.encode(out);
-        self.page_bytes.encode(out);
-        self.oldest.encode(out);
-        self.note.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            segment_bytes: reader.u32()?,
-            page_bytes: reader.u32()?,
-            oldest: reader.u32()?,
-            note: reader.u64()?,
-        })
-    }
-}
+quorate_types::wire_struct!(Start { segment_bytes, page_bytes, oldest, note });

@@ -7,7 +7,7 @@ use crate::number::{to_u32, to_usize};
 use std::collections::VecDeque;
 
 /// The share of the disk that a log may use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Budget {
     /// The largest number of segments.
     pub(crate) segments: u32,
@@ -16,6 +16,7 @@ pub(crate) struct Budget {
 }
 
 /// The slots of all segments.
+#[derive(Default)]
 pub(super) struct Segments {
     /// Slots of the live segments, by generation from `oldest` on. The last one is being written.
     pub(super) live: VecDeque<u32>,
@@ -35,15 +36,7 @@ pub(super) struct Segments {
 impl Segments {
     /// Returns no segments, with `oldest` as the first generation.
     pub(super) fn new(oldest: u32, budget: Budget) -> Self {
-        Self {
-            live: VecDeque::new(),
-            oldest,
-            released: Vec::new(),
-            declared: Vec::new(),
-            free: VecDeque::new(),
-            budget,
-            synced_generation: 0,
-        }
+        Self { oldest, budget, ..Self::default() }
     }
 
     /// Returns the generation that is being written.

@@ -149,13 +149,13 @@ fn synced_records_are_recovered() {
     assert!(found.is_empty());
     let mut ran = Ran::default();
     run(&mut log, &small_steps(), &mut ran).unwrap();
-    let mut disk = log.into_disk();
+    let mut disk = log.disk;
     for _ in 0..40 {
         disk.crash(Keep::Nothing);
         let (mut log, found) = open(disk).unwrap();
         assert_eq!(found, ran.appended);
         run(&mut log, &[Append(33), Sync], &mut ran).unwrap();
-        disk = log.into_disk();
+        disk = log.disk;
     }
 }
 
@@ -182,13 +182,13 @@ fn record_is_read_at_its_location() {
 #[test]
 fn many_appends_take_one_write_and_one_sync() {
     let (mut log, _) = open(MemDisk::new(1 << 20, 4096)).unwrap();
-    assert_eq!(log.ledger().syncs, 0);
+    assert_eq!(log.ledger.syncs, 0);
     for _ in 0..10 {
         log.append(KIND, &[&[1; 300]]).unwrap();
     }
     assert!(log.write_and_sync().unwrap());
     assert!(!log.write_and_sync().unwrap(), "there is nothing to sync");
-    let ledger = *log.ledger();
+    let ledger = log.ledger;
     assert_eq!((ledger.log_writes, ledger.syncs, ledger.log_bytes), (1, 1, 4096));
 }
 
@@ -198,11 +198,11 @@ fn cut_everywhere(steps: &[Step]) {
     let mut cuts = 0;
     for cut in 1.. {
         let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
-        log.disk_mut().cut_power_after(cut);
+        log.disk.cut_power_after(cut);
         let mut ran = Ran::default();
         let ended = run(&mut log, steps, &mut ran);
         for keep in 0..8 {
-            let mut disk = log.disk().clone();
+            let mut disk = log.disk.clone();
             let mut rng = seeds.fork();
             disk.crash(match keep {
                 0 => Keep::Nothing,
@@ -224,10 +224,10 @@ fn cut_everywhere(steps: &[Step]) {
 
 /// Uses the log after a crash and cuts the power again. The log must still have all synced records.
 fn go_on_and_cut_again(mut log: Log<MemDisk>, mut ran: Ran, rng: &mut Rng, what: &str) {
-    log.disk_mut().cut_power_after(rng.between(1, 12));
+    log.disk.cut_power_after(rng.between(1, 12));
     let steps = [Append(600), Append(60), Sync, Append(1800), Sync, Append(900), Sync];
     let _ = run(&mut log, &steps, &mut ran);
-    let mut disk = log.into_disk();
+    let mut disk = log.disk;
     disk.crash(Keep::Sectors(rng));
     let (_, found) = open(disk).unwrap_or_else(|fault| panic!("{what}, again: {fault}"));
     check_survivors(&found, &ran, what);
@@ -249,10 +249,10 @@ fn log_survives_power_cuts_while_it_is_opened() {
     let mut rng = Rng::new(5);
     for cut in 1..120 {
         let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
-        log.disk_mut().cut_power_after(cut);
+        log.disk.cut_power_after(cut);
         let mut ran = Ran::default();
         let _ = run(&mut log, &recycling_steps(), &mut ran);
-        let mut disk = log.into_disk();
+        let mut disk = log.disk;
         disk.crash(Keep::Sectors(&mut rng));
         for opening in 1..8 {
             let mut attempt = disk.clone();
@@ -277,7 +277,7 @@ fn released_segments_are_used_again() {
     let mut ran = Ran::default();
     for _ in 0..20 {
         run(&mut log, &recycling_steps(), &mut ran).unwrap();
-        let disk = log.into_disk();
+        let disk = log.disk;
         assert!(disk.segments() <= 6, "{}", disk.segments());
         let (again, found) = open(disk).unwrap();
         assert_eq!(found.last(), ran.appended.last());
@@ -295,7 +295,7 @@ fn every_bit_flip_is_refused_or_harmless_or_cuts_the_tail() {
     steps.extend([Append(1200), Append(40), Sync]);
     run(&mut log, &steps, &mut ran).unwrap();
     let before_last = ran.appended.len() - 2;
-    let disk = log.into_disk();
+    let disk = log.disk;
     let (mut refused, mut harmless, mut cut) = (0, 0, 0);
     for slot in 0..disk.segments() {
         for byte in 0..SEGMENT {
@@ -326,7 +326,7 @@ fn damage_before_the_last_sync_is_refused() {
     run(&mut log, &small_steps(), &mut ran).unwrap();
     let first = log.append(KIND, &[b"more"]).unwrap();
     log.write_and_sync().unwrap();
-    let disk = log.into_disk();
+    let disk = log.disk;
     for slot in 0..first.generation - 1 {
         for byte in 0..record::START_BYTES as u32 {
             let mut damaged = disk.clone();
@@ -348,7 +348,7 @@ fn log_with_another_salt_or_geometry_is_refused() {
     let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
     log.append(KIND, &[b"x"]).unwrap();
     log.write_and_sync().unwrap();
-    let disk = log.into_disk();
+    let disk = log.disk;
     let mut other = disk.clone();
     other.set_salt(8);
     let refused = open(other).err();
@@ -388,7 +388,7 @@ fn body_cannot_forge_a_later_write() {
     log.append(KIND, &[&body]).unwrap();
     log.write_and_sync().unwrap();
     let offset = log.pending.position as u32 - 1024;
-    let mut disk = log.into_disk();
+    let mut disk = log.disk;
     disk.flip(0, offset, 0);
     let (_, found) = open(disk).unwrap();
     assert_eq!(found.len(), 1);
@@ -436,7 +436,7 @@ fn full_disk_stops_the_log_and_loses_no_synced_record() {
     assert_eq!(run(&mut log, &steps, &mut ran), Err(Fault::Full { doing: "adding a segment to the log" }));
     assert_eq!(log.write_and_sync(), Err(Fault::Stopped));
     assert_eq!(log.append(KIND, &[b"x"]), Err(Fault::Stopped));
-    let mut disk = log.into_disk();
+    let mut disk = log.disk;
     disk.crash(Keep::Nothing);
     disk.set_capacity(u64::MAX);
     let (mut log, found) = open(disk).unwrap();
@@ -451,13 +451,13 @@ fn failed_write_or_sync_stops_the_log() {
         let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
         let mut ran = Ran::default();
         run(&mut log, &[Append(10), Sync, Append(20)], &mut ran).unwrap();
-        log.disk_mut().fail_writes(!failing_sync);
-        log.disk_mut().fail_syncs(failing_sync);
+        log.disk.fail_writes(!failing_sync);
+        log.disk.fail_syncs(failing_sync);
         assert!(matches!(log.write_and_sync(), Err(Fault::Io { .. })));
-        log.disk_mut().fail_writes(false);
-        log.disk_mut().fail_syncs(false);
+        log.disk.fail_writes(false);
+        log.disk.fail_syncs(false);
         assert_eq!(log.write_and_sync(), Err(Fault::Stopped), "a failed sync was tried again");
-        let mut disk = log.into_disk();
+        let mut disk = log.disk;
         disk.crash(Keep::Nothing);
         assert_eq!(open(disk).unwrap().1, ran.appended[..1]);
     }
@@ -472,7 +472,7 @@ fn record_larger_than_a_segment_is_refused() {
     log.append(KIND, &[&vec![1; most]]).unwrap();
     log.append(KIND, &[&vec![2; most]]).unwrap();
     log.write_and_sync().unwrap();
-    let (_, found) = open(log.into_disk()).unwrap();
+    let (_, found) = open(log.disk).unwrap();
     assert_eq!(found, [vec![1; most], vec![2; most]]);
 }
 
@@ -552,7 +552,7 @@ fn mixed_log() -> (MemDisk, Ran) {
     let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
     let mut ran = Ran::default();
     run(&mut log, &small_steps(), &mut ran).unwrap();
-    (log.into_disk(), ran)
+    (log.disk, ran)
 }
 
 #[test]
@@ -617,9 +617,9 @@ mod properties {
             let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
             let mut ran = Ran::default();
             for (steps, cut, seed) in lives {
-                log.disk_mut().cut_power_after(cut);
+                log.disk.cut_power_after(cut);
                 let _ = run(&mut log, &steps, &mut ran);
-                let mut disk = log.into_disk();
+                let mut disk = log.disk;
                 disk.crash(Keep::Sectors(&mut Rng::new(seed)));
                 let (again, found) = open(disk).unwrap();
                 ran = check_survivors(&found, &ran, "property");

@@ -99,11 +99,11 @@ impl<D: Disk> Store<D> {
             LogEntry::Decided { height, id } => self.append_decided(*height, *id)?,
             LogEntry::BaseBegin => {
                 let location = self.log.append(entry::BASE_BEGIN, &[])?;
-                self.base.begin(location.generation, self.log.appended_bytes());
+                self.base.begin(location.generation, self.log.totals.appended_bytes);
             }
             LogEntry::BaseEnd => {
                 self.log.append(entry::BASE_END, &[])?;
-                self.base.end(self.log.sync_number(), self.log.appended_bytes());
+                self.base.end(self.log.sync_number(), self.log.totals.appended_bytes);
             }
         }
         self.appended = self.appended.max(mark);
@@ -207,14 +207,14 @@ impl<D: Disk> Store<D> {
     /// Returns the records of the log that were read since it was opened. Each may be a read of the disk.
     #[must_use]
     pub fn reads(&self) -> u64 {
-        self.log.reads()
+        self.log.totals.reads
     }
 
     /// Returns the bytes of the log's records that were read since it was opened, which is the cost of reading for
     /// others.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
-        self.log.read_bytes()
+        self.log.totals.read_bytes
     }
 
     /// Returns the bytes of the log from this height's decision to the last decision. All records between them count.
@@ -222,7 +222,7 @@ impl<D: Disk> Store<D> {
     pub fn bytes_after(&self, height: Height) -> u64 {
         let place = |height| {
             let Location { generation, offset, .. } = self.index.decided(height)?;
-            let segment = u64::from(generation).saturating_mul(u64::from(self.log.disk().segment_bytes()));
+            let segment = u64::from(generation).saturating_mul(u64::from(self.log.disk.segment_bytes()));
             Some(segment.saturating_add(u64::from(offset)))
         };
         let from = place(height.next());
@@ -232,7 +232,7 @@ impl<D: Disk> Store<D> {
     /// Returns true once after the log has begun a new segment. The host must then write its base
     /// ([`LogEntry::BaseBegin`] to [`LogEntry::BaseEnd`]), so that older segments can be used again.
     pub fn take_base_due(&mut self) -> bool {
-        self.base.take_due(self.log.appended_bytes())
+        self.base.take_due(self.log.totals.appended_bytes)
     }
 
     /// Prepares a segment before it is needed. A call takes about a millisecond, so it is for idle moments. Returns
@@ -247,29 +247,29 @@ impl<D: Disk> Store<D> {
     /// Returns the cost of log and copies of bodies so far.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
-        self.log.ledger()
+        &self.log.ledger
     }
 
     /// Returns [`Disk::take_longest_sync_ns`].
     pub fn take_longest_sync_ns(&mut self) -> u64 {
-        self.log.disk_mut().take_longest_sync_ns()
+        self.log.disk.take_longest_sync_ns()
     }
 
     /// Returns the disk.
     #[must_use]
     pub fn disk(&self) -> &D {
-        self.log.disk()
+        &self.log.disk
     }
 
     /// Returns the disk for a change, such as an injected fault.
     pub fn disk_mut(&mut self) -> &mut D {
-        self.log.disk_mut()
+        &mut self.log.disk
     }
 
     /// Returns the disk and drops the store. Buffered entries are lost.
     #[must_use]
     pub fn into_disk(self) -> D {
-        self.log.into_disk()
+        self.log.disk
     }
 
     fn append_bytes(&mut self, kind: u8, bytes: &[u8]) -> Result<(), Fault> {
@@ -307,7 +307,7 @@ impl<D: Disk> Store<D> {
         digest.encode(&mut self.scratch);
         bundle.authenticator().encode(&mut self.scratch);
         let location = self.log.append(entry::BODY, &[&self.scratch, bundle.content()])?;
-        self.log.ledger_mut().body_bytes_copied += to_u64(bundle.size());
+        self.log.ledger.body_bytes_copied += to_u64(bundle.size());
         self.index.insert_body(digest, location);
         Ok(())
     }
@@ -341,7 +341,7 @@ impl<D: Disk> Store<D> {
         self.decided.encode(&mut self.scratch);
         let location = self.log.append(entry::DECIDED, &[&self.scratch])?;
         self.index.decide((height, id), location, self.decided.oldest());
-        self.log.set_note(height.0);
+        self.log.note = height.0;
         Ok(())
     }
 

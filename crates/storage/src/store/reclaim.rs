@@ -26,7 +26,7 @@ impl<D: Disk> Store<D> {
         }
         self.append_encoded(entry::JUMP, &snapshot)?;
         self.index.jump(snapshot);
-        self.log.set_note(snapshot.0);
+        self.log.note = snapshot.0;
         self.after_append()
     }
 
@@ -56,7 +56,7 @@ impl<D: Disk> Store<D> {
         if self.releasing.is_some() {
             return Ok(());
         }
-        let segment_bytes = self.log.disk().segment_bytes();
+        let segment_bytes = self.log.disk.segment_bytes();
         let allowed = budget(&self.config, self.snapshots.bytes(), segment_bytes).segments;
         let keep = segments_in(self.config.keep_bytes, segment_bytes);
         let keep = keep.min(allowed.saturating_sub(SEGMENTS_BESIDE));
@@ -77,7 +77,7 @@ impl<D: Disk> Store<D> {
 
     /// Returns the largest end up to `until` of segments whose needed entries are worth moving, and these entries.
     fn worth_moving(&self, until: u32, allowed: u32) -> Option<(u32, LiveEntries)> {
-        let segment_bytes = u64::from(self.log.disk().segment_bytes()).max(1);
+        let segment_bytes = u64::from(self.log.disk.segment_bytes()).max(1);
         let oldest = self.log.oldest();
         // A move that costs more than it gains may wait while half of the disk is free. Most of its entries will be
         // decided until then. After that, later segments must be reached, or a peer with many entries could fill the
@@ -138,7 +138,7 @@ impl<D: Disk> Store<D> {
 
     /// Updates the log's budget after a change of the snapshots' size.
     pub(super) fn update_budget(&mut self) {
-        let segment_bytes = self.log.disk().segment_bytes();
+        let segment_bytes = self.log.disk.segment_bytes();
         self.log.set_budget(budget(&self.config, self.snapshots.bytes(), segment_bytes));
     }
 }

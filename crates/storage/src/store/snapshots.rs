@@ -22,7 +22,7 @@ impl<D: Disk> Store<D> {
         header: Vec<u8>,
         digests: &[Digest],
     ) -> Result<SnapshotWriter, Fault> {
-        self.snapshots.begin(self.log.disk_mut(), height, header, digests)
+        self.snapshots.begin(&mut self.log.disk, height, header, digests)
     }
 
     /// Writes one of the needed chunks. The chunks may come in any order, and in many turns.
@@ -36,15 +36,15 @@ impl<D: Disk> Store<D> {
         index: usize,
         chunk: &[u8],
     ) -> Result<(), Fault> {
-        let disk = self.log.disk();
+        let disk = &self.log.disk;
         let log = u64::from(disk.segments()).saturating_mul(u64::from(disk.segment_bytes()));
         let snapshots = self.snapshots.bytes().saturating_add(writer.bytes());
         let limit = self.config.disk_bytes_max;
         if log.saturating_add(snapshots).saturating_add(to_u64(chunk.len())) > limit {
             return Err(Fault::Budget { limit });
         }
-        Snapshots::write(self.log.disk_mut(), writer, index, chunk)?;
-        let ledger = self.log.ledger_mut();
+        Snapshots::write(&mut self.log.disk, writer, index, chunk)?;
+        let ledger = &mut self.log.ledger;
         ledger.snapshot_bytes = ledger.snapshot_bytes.wrapping_add(to_u64(chunk.len()));
         Ok(())
     }
@@ -54,7 +54,7 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// Fails with each fault of the disk.
     pub fn sync_chunks(&mut self, writer: &mut SnapshotWriter) -> Result<(), Fault> {
-        let synced = Snapshots::sync(self.log.disk_mut(), writer);
+        let synced = Snapshots::sync(&mut self.log.disk, writer);
         self.log.count_syncs();
         synced
     }
@@ -67,7 +67,7 @@ impl<D: Disk> Store<D> {
     /// Fails with [`Fault::Snapshot`] when chunks are missing or a newer snapshot is durable, and with each fault of
     /// the disk.
     pub fn commit_step(&mut self, writer: &mut SnapshotWriter) -> Result<bool, Fault> {
-        let done = self.snapshots.commit(self.log.disk_mut(), writer);
+        let done = self.snapshots.commit(&mut self.log.disk, writer);
         self.log.count_syncs();
         if !done? {
             return Ok(false);
@@ -92,7 +92,7 @@ impl<D: Disk> Store<D> {
     /// Fails with [`Fault::DamagedSnapshot`] or [`Fault::Io`].
     pub fn newest_snapshot(&self) -> Result<Option<StoredSnapshot>, Fault> {
         let newest = self.snapshots.heights().last();
-        newest.map(|height| self.snapshots.read(self.log.disk(), *height)).transpose()
+        newest.map(|height| self.snapshots.read(&self.log.disk, *height)).transpose()
     }
 
     /// Reads one chunk of a snapshot.
@@ -100,7 +100,7 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// Fails with [`Fault::DamagedSnapshot`] or [`Fault::Io`].
     pub fn snapshot_chunk(&self, snapshot: &StoredSnapshot, index: usize) -> Result<Vec<u8>, Fault> {
-        self.snapshots.chunk(self.log.disk(), snapshot, index)
+        self.snapshots.chunk(&self.log.disk, snapshot, index)
     }
 
     /// Returns the height of the newest valid snapshot from which the log has every height. Skips a damaged snapshot
@@ -128,7 +128,7 @@ impl<D: Disk> Store<D> {
     }
 
     fn verify(&self, height: Height) -> Result<(), Fault> {
-        let snapshot = self.snapshots.read(self.log.disk(), height)?;
+        let snapshot = self.snapshots.read(&self.log.disk, height)?;
         for index in 0..snapshot.chunks() {
             self.snapshot_chunk(&snapshot, index)?;
         }

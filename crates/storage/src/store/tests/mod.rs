@@ -414,12 +414,12 @@ fn only_missing_bodies_of_a_block_are_appended_with_it() {
     let (voted, payload) = block(2, 1, &bodies);
     let voted = LogEntry::Block(voted, payload);
     let entries: Vec<_> = std::iter::once(voted).chain(bodies.iter().cloned().map(LogEntry::Body)).collect();
-    let before = store.log.appended_bytes();
+    let before = store.log.totals.appended_bytes;
     entries.iter().for_each(|entry| append(&mut store, entry));
-    let once = store.log.appended_bytes() - before;
+    let once = store.log.totals.appended_bytes - before;
     assert!(once < 500, "{once} bytes: a body was written again");
     entries.iter().for_each(|entry| append(&mut store, entry));
-    assert_eq!(store.log.appended_bytes() - before, once, "the block was written again");
+    assert_eq!(store.log.totals.appended_bytes - before, once, "the block was written again");
 
     let mut store = new();
     append(&mut store, &LogEntry::Body(bodies[0].clone()));
@@ -453,9 +453,9 @@ fn block_is_written_again_only_in_a_base() {
         decide(&mut store, height, &[bundle(height, 900)]);
     }
     assert!(store.log.generation() > 2);
-    let (first, before) = (store.log.appended_bytes(), store.index.live_below(2).blocks.len());
+    let (first, before) = (store.log.totals.appended_bytes, store.index.live_below(2).blocks.len());
     append(&mut store, &far);
-    assert_eq!((store.log.appended_bytes(), before), (first, 1));
+    assert_eq!((store.log.totals.appended_bytes, before), (first, 1));
     append(&mut store, &LogEntry::BaseBegin);
     append(&mut store, &far);
     append(&mut store, &LogEntry::BaseEnd);
