@@ -10,8 +10,10 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+mod attack_table;
 pub mod chained;
 pub mod echo;
+mod encoding;
 pub mod pbft;
 pub mod sync_hotstuff;
 

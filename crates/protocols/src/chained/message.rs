@@ -4,6 +4,7 @@
 //! traces and fault rules use the words of its paper.
 
 use super::Rules;
+use crate::encoding::variants;
 use quorate_consensus::parts::timeouts::{ViewProof, timeout_statement};
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Auth, Claims, Message, Place, Signed};
@@ -32,45 +33,12 @@ pub enum Content {
     Advance(ViewProof),
 }
 
-impl Content {
-    fn tag(&self) -> u8 {
-        match self {
-            Self::Propose(..) => 0,
-            Self::Vote(_) => 1,
-            Self::Timeout(..) => 2,
-            Self::Advance(_) => 3,
-        }
-    }
-}
-
-impl Wire for Content {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.tag());
-        match self {
-            Self::Propose(block, proof) => {
-                block.encode(out);
-                proof.encode(out);
-            }
-            Self::Vote(vote) => vote.encode(out),
-            Self::Timeout(view, proof, last_vote) => {
-                view.encode(out);
-                proof.encode(out);
-                last_vote.encode(out);
-            }
-            Self::Advance(proof) => proof.encode(out),
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match reader.u8()? {
-            0 => Self::Propose(Block::decode(reader)?, ViewProof::decode(reader)?),
-            1 => Self::Vote(BlockVote::decode(reader)?),
-            2 => Self::Timeout(View::decode(reader)?, ViewProof::decode(reader)?, Option::decode(reader)?),
-            3 => Self::Advance(ViewProof::decode(reader)?),
-            _ => return Err(DecodeError::Tag("chained message")),
-        })
-    }
-}
+variants!(Content, "chained message":
+    0 = Propose(block, proof),
+    1 = Vote(vote),
+    2 = Timeout(view, proof, last_vote),
+    3 = Advance(proof),
+);
 
 /// A message of the protocol with the rules `R`.
 pub struct ChainedMessage<R> {

@@ -10,8 +10,9 @@
 //! | forgetting | proofs of acknowledged blocks (§18): answers recovering peers that it runs, and shows nothing |
 
 use super::statements::{NOTIFY, VOTE};
+use crate::attack_table::attack_table;
 use quorate_consensus::{AttackEntry, Certificate, Message, Place, Retelling, Scene};
-use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, View};
+use quorate_types::{BlockId, Height, Kind, ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of remembered certificates, own headers and conflicting messages, of each.
@@ -44,38 +45,14 @@ pub trait AttackMessage: Message + Clone {
 
 /// Returns the attacks on a form with these messages.
 pub(super) const fn attacks<M: AttackMessage>() -> &'static [AttackEntry] {
-    &[
-        AttackEntry {
-            name: "equivocate",
-            about: "Proposes two blocks at each place and votes for both.",
-            make: || Box::new(Own::<M>::new(equivocate)),
-        },
-        AttackEntry {
-            name: "late contradictions",
-            about: "Equivocates when others may just rely on that it has not.",
-            make: || Box::new(Own::<M>::new(equivocate_late)),
-        },
-        AttackEntry {
-            name: "told to one",
-            about: "Proposes, votes and shows what ends a view before one replica alone.",
-            make: || Box::new(Own::<M>::new(tell_one)),
-        },
-        AttackEntry {
-            name: "low locks",
-            about: "Extends the lowest block that it can show, before some or all.",
-            make: || Box::new(Own::<M>::new(lock_low)),
-        },
-        AttackEntry {
-            name: "blames",
-            about: "Blames every leader, before some.",
-            make: || Box::new(Own::<M>::new(blame_all)),
-        },
-        AttackEntry {
-            name: "forgetting",
-            about: "Answers recovering peers that nothing has happened.",
-            make: || Box::new(Own::<M>::new(forget)),
-        },
-    ]
+    attack_table! { Own<M>:
+        "equivocate" = equivocate, "Proposes two blocks at each place and votes for both.";
+        "late contradictions" = equivocate_late, "Equivocates when others may just rely on that it has not.";
+        "told to one" = tell_one, "Proposes, votes and shows what ends a view before one replica alone.";
+        "low locks" = lock_low, "Extends the lowest block that it can show, before some or all.";
+        "blames" = blame_all, "Blames every leader, before some.";
+        "forgetting" = forget, "Answers recovering peers that nothing has happened.";
+    }
 }
 
 type Own<M> = Retelling<M, M, AttackMemory<M>>;
@@ -128,11 +105,6 @@ impl<M: AttackMessage> AttackMemory<M> {
             self.became.pop_first();
         }
     }
-}
-
-/// Returns another valid block with the same payload: its time is one nanosecond later.
-pub(super) fn other(block: &Block) -> Block {
-    Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
 }
 
 fn is_odd(to: ReplicaId) -> bool {

@@ -1,9 +1,10 @@
 //! Messages of the rotating form under the attacks of the family ([`super::super::attacks`]).
 
-use super::super::attacks::{AttackMemory, AttackMessage, other};
+use super::super::attacks::{AttackMemory, AttackMessage};
 use super::super::statements::{CERTIFIED, EVIDENCE, PROPOSE};
 use super::header::Header;
 use super::message::{Answer, RotatingMessage};
+use crate::attack_table::other;
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Message as _, Scene, Signed};

@@ -1,9 +1,10 @@
 //! Messages of the stable form under the attacks of the family ([`super::super::attacks`]).
 
-use super::super::attacks::{AttackMemory, AttackMessage, other};
+use super::super::attacks::{AttackMemory, AttackMessage};
 use super::super::statements::{CERTIFIED, EVIDENCE, NEW_VIEW, PROPOSE, STATUS};
 use super::message::{Answer, SyncMessage};
 use super::statements::{Header, Lock};
+use crate::attack_table::other;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Message as _, Scene, Signed};
 use quorate_types::{Height, Kind, View};
