@@ -2,6 +2,9 @@
 //!
 //! A field with `[max, least]` is a list of at most `max` values of at least `least` bytes.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 /// Encodes a struct as its fields in this order.
 macro_rules! fields {
     ($type:ident { $($field:ident $([$max:expr, $least:expr])?),* }) => {

@@ -56,14 +56,13 @@
 //! The form that decides one block in a view (§8), and recovery after the loss of a disk (§16).
 
 use super::figures::figures;
-use super::jolteon::{ADVANCE, TIMEOUT};
 use super::rules::spec;
-use super::{ChainedParams, NoOwnParams, Notes, Proposal, Rules};
+use super::{ADVANCE, ChainedParams, NoOwnParams, Notes, Proposal, Rules, TIMEOUT};
 use crate::encoding::fields;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::pacemaker::FailedTurns;
 use quorate_consensus::{Figures, Spec};
-use quorate_types::{Committee, Kind, ProtocolId, View};
+use quorate_types::{Committee, ProtocolId, View};
 
 /// The rules of HotStuff-2.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -84,8 +83,6 @@ impl Rules for HotStuff2 {
         TIMEOUT = "TIMEOUT", ADVANCE = "ADVANCE",
         "All replicas are up here, so the ADVANCEs that all send after a failed view end its leader's wait after one delay. With a silent replica the wait is 2 delta."
     );
-    const TIMEOUT: Kind = TIMEOUT;
-    const ADVANCE: Kind = ADVANCE;
     const NOTES: Notes = Notes {
         timed_out: "timed out",
         unsafe_proposal: "proposal below the lock",

@@ -50,17 +50,12 @@
 
 use super::figures::figures;
 use super::rules::spec;
-use super::{ChainedParams, NoOwnParams, Notes, Proposal, Rules};
+use super::{ADVANCE, ChainedParams, NoOwnParams, Notes, Proposal, Rules, TIMEOUT};
 use crate::encoding::fields;
 use quorate_consensus::parts::leaders::LeaderPolicy;
 use quorate_consensus::parts::pacemaker::FailedTurns;
 use quorate_consensus::{Figures, Spec};
-use quorate_types::{Committee, Kind, ProtocolId, View};
-
-/// Statement of a TIMEOUT.
-pub const TIMEOUT: Kind = Kind::new("timeout");
-/// Kind of an ADVANCE.
-pub const ADVANCE: Kind = Kind::new("advance");
+use quorate_types::{Committee, ProtocolId, View};
 
 /// The rules of Jolteon.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -80,8 +75,6 @@ impl Rules for Jolteon {
         commit_delays: 5, serial_syncs: 2, after_failed_view: 5,
         TIMEOUT = "TIMEOUT", ADVANCE = "ADVANCE"
     );
-    const TIMEOUT: Kind = TIMEOUT;
-    const ADVANCE: Kind = ADVANCE;
     const NOTES: Notes = Notes {
         timed_out: "timed out",
         unsafe_proposal: "proposal below what timeouts list",

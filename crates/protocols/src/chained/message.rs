@@ -1,7 +1,7 @@
 //! Messages of chained protocols (§1).
 //!
-//! All rule sets have the same messages in the same encoding. A rule set names two kinds of statements itself, so that
-//! traces and fault rules use the words of its paper.
+//! All rule sets have the same messages in the same encoding. A rule set may name two kinds of messages itself, so
+//! that traces and fault rules use the words of its paper.
 
 use super::Rules;
 use crate::encoding::variants;
@@ -17,6 +17,10 @@ use std::marker::PhantomData;
 pub const PROPOSE: Kind = Kind::new("propose");
 /// Statement of a VOTE; certificates for blocks consist of these.
 pub const VOTE: Kind = Kind::new("vote");
+/// Statement of a TIMEOUT, where the rule set does not name it otherwise.
+pub const TIMEOUT: Kind = Kind::new("timeout");
+/// Kind of an ADVANCE, where the rule set does not name it otherwise.
+pub const ADVANCE: Kind = Kind::new("advance");
 
 /// The content of a message.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,6 +45,7 @@ variants!(Content, "chained message":
 );
 
 /// A message of the protocol with the rules `R`.
+#[derive(Clone)]
 pub struct ChainedMessage<R> {
     content: Content,
     rules: PhantomData<fn() -> R>,
@@ -55,12 +60,6 @@ impl<R> From<Content> for ChainedMessage<R> {
 impl<R> From<ChainedMessage<R>> for Content {
     fn from(message: ChainedMessage<R>) -> Self {
         message.content
-    }
-}
-
-impl<R> Clone for ChainedMessage<R> {
-    fn clone(&self) -> Self {
-        self.content.clone().into()
     }
 }
 

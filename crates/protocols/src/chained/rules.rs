@@ -19,9 +19,9 @@ pub trait Rules: Wire + Copy + Default + PartialEq + Debug + Send + 'static {
     /// Costs when no replica fails.
     const FIGURES: Figures;
     /// Statement of a TIMEOUT; timeout certificates consist of these.
-    const TIMEOUT: Kind;
+    const TIMEOUT: Kind = super::TIMEOUT;
     /// Kind of an ADVANCE, which states nothing.
-    const ADVANCE: Kind;
+    const ADVANCE: Kind = super::ADVANCE;
     /// Texts of the trace and of `status`.
     const NOTES: Notes;
     /// Number of certified blocks of consecutive views that commit the first of them.

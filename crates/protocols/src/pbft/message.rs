@@ -1,7 +1,7 @@
 //! Messages between replicas, and the statements that bind their senders (`pbft` variant H, §2).
 
 use super::kinds::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, STATUS, SUSPECT, VIEW_CHANGE};
-use super::view_message::{EntryProof, NewView, ViewChange};
+use super::view_message::{EntryProof, NewView, ViewChange, claim_all};
 use crate::encoding::{fields, variant_functions};
 use quorate_consensus::{Auth, Claims, Message, Place};
 use quorate_types::codec::{DecodeError, Reader, Wire};
@@ -143,7 +143,7 @@ impl Message for PbftMessage {
     fn claims(&self, claims: &mut Claims<'_>) {
         match self {
             Self::ViewChange(change) => claims.checkpoint(&change.proof),
-            Self::NewView(new) => new.claims(claims),
+            Self::NewView(new) => claim_all(&new.changes, claims),
             Self::Entry { proof, .. } => proof.claims(claims),
             _ => {}
         }

@@ -162,11 +162,6 @@ impl NewView {
         put_list(&mut bytes, &self.picks);
         Statement::new(NEW_VIEW, self.view, Height::ZERO, Digest::of(&context::PROTOCOL, &bytes))
     }
-
-    /// Claims every signature inside, to be checked before a handler sees the message.
-    pub(super) fn claims(&self, claims: &mut Claims<'_>) {
-        claim_all(&self.changes, claims);
-    }
 }
 
 impl EntryProof {
@@ -175,14 +170,15 @@ impl EntryProof {
             Self::Nothing => {}
             Self::NewView(signed) => {
                 claims.signature(signed.by, signed.body.statement(), &signed.signature);
-                signed.body.claims(claims);
+                claim_all(&signed.body.changes, claims);
             }
             Self::ViewChanges(changes) => claim_all(changes, claims),
         }
     }
 }
 
-fn claim_all(changes: &[Signed<ViewChange>], claims: &mut Claims<'_>) {
+/// Claims every signature of view changes, to be checked before a handler sees the message.
+pub(super) fn claim_all(changes: &[Signed<ViewChange>], claims: &mut Claims<'_>) {
     for change in changes {
         claims.signature(change.by, change.body.statement(), &change.signature);
         claims.checkpoint(&change.body.proof);

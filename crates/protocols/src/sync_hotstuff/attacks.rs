@@ -28,6 +28,8 @@ const VIEWS_FOR_ONE: u64 = 3;
 pub trait AttackMessage: Message + Clone {
     /// Headers of this form.
     type Header: Clone + Send;
+    /// Kinds of messages that propose, or show the end of a view.
+    const PROPOSE_OR_SHOW: &'static [Kind];
 
     /// Returns the same message about a block with a time one nanosecond later, if this replica has proposed its block.
     fn equivocated(&self, scene: &Scene<'_>) -> Option<Self>;
@@ -39,8 +41,6 @@ pub trait AttackMessage: Message + Clone {
     fn blame(view: View) -> Self;
     /// Removes all content of an answer to a recovering peer.
     fn forgotten(self) -> Self;
-    /// Whether messages of this kind propose, or show the end of a view.
-    fn proposes_or_shows(kind: Kind) -> bool;
 }
 
 /// Returns the attacks on a form with these messages.
@@ -163,7 +163,7 @@ fn tell_one<M: AttackMessage>(
     said: M,
 ) -> Vec<M> {
     let kind = said.kind();
-    let is_for_one = M::proposes_or_shows(kind) || [VOTE, NOTIFY].contains(&kind);
+    let is_for_one = M::PROPOSE_OR_SHOW.contains(&kind) || [VOTE, NOTIFY].contains(&kind);
     let one = scene.committee.rotate(said.place().view.0 / VIEWS_FOR_ONE);
     if is_for_one && one != to { Vec::new() } else { vec![said] }
 }

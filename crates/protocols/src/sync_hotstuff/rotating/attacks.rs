@@ -27,6 +27,7 @@ fn on(header: &Header, (certificate, height): &(Certificate, Height)) -> Header 
 
 impl AttackMessage for RotatingMessage {
     type Header = Header;
+    const PROPOSE_OR_SHOW: &'static [Kind] = &[PROPOSE, EVIDENCE, CERTIFIED];
 
     fn equivocated(&self, scene: &Scene<'_>) -> Option<Self> {
         let again = |header: &Header| Header { block: other(&header.block), parent_view: header.parent_view };
@@ -75,9 +76,5 @@ impl AttackMessage for RotatingMessage {
     fn forgotten(self) -> Self {
         let Self::Answer(answer) = self else { return self };
         Self::Answer(Box::new(Answer::bare(answer.incarnation, RecoveryStage::Running)))
-    }
-
-    fn proposes_or_shows(kind: Kind) -> bool {
-        [PROPOSE, EVIDENCE, CERTIFIED].contains(&kind)
     }
 }

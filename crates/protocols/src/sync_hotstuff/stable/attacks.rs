@@ -15,6 +15,7 @@ fn equivocated(header: &Header) -> Header {
 
 impl AttackMessage for SyncMessage {
     type Header = Header;
+    const PROPOSE_OR_SHOW: &'static [Kind] = &[PROPOSE, NEW_VIEW, EVIDENCE, CERTIFIED];
 
     fn equivocated(&self, scene: &Scene<'_>) -> Option<Self> {
         match self {
@@ -59,9 +60,5 @@ impl AttackMessage for SyncMessage {
     fn forgotten(self) -> Self {
         let Self::Answer(answer) = self else { return self };
         Self::Answer(Box::new(Answer::bare(answer.incarnation, RecoveryStage::Running)))
-    }
-
-    fn proposes_or_shows(kind: Kind) -> bool {
-        [PROPOSE, NEW_VIEW, EVIDENCE, CERTIFIED].contains(&kind)
     }
 }
