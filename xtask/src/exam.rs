@@ -1,7 +1,8 @@
 //! `cargo xtask exam`: examines a protocol with the program built from the commit, and keeps the ledger.
 //!
-//! A ledger entry holds for the code of its run: all code inside the simulator, and the protocol's folder. The name of
-//! that code is a hash of git's names of these folders. A change of another protocol's folder therefore keeps it.
+//! A ledger entry holds for the code of its run: all code inside the simulator, the files that all protocols share, and the
+//! protocol's folder. The name of that code is a hash of git's names of these. A change of another protocol's folder
+//! therefore keeps it.
 
 use crate::tidy::Repository;
 use anyhow::{Context, Result, bail};
@@ -12,10 +13,12 @@ use std::process::Command;
 const PROTOCOLS: &str = "crates/protocols/src/";
 
 /// Code that runs in the simulator with each protocol.
-const SHARED: [&str; 18] = [
+const SHARED: [&str; 20] = [
     "crates/types",
     "crates/crypto",
     "crates/consensus",
+    "crates/protocols/src/attack_table.rs",
+    "crates/protocols/src/encoding.rs",
     "crates/replica",
     "crates/host",
     "crates/storage",

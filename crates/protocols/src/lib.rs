@@ -3,15 +3,18 @@
 //! One folder per protocol, and the registry of them. [`REGISTRY`] enrols a protocol in the command line, the simulator's
 //! exam and the benchmarks.
 //!
-//! No protocol imports another; code that two of them need moves to `quorate_consensus::parts`. To write one, read
+//! No protocol imports another; code that two of them need moves to `quorate_consensus::parts`. Two files here are macros
+//! for all folders: `encoding.rs` derives encodings from lists of fields, and `attack_table.rs` makes tables of attacks. To write one, read
 //! `docs/adding-a-protocol.md` and copy [`echo`].
 //!
 //! Deliberately not here: bodies, the log, the order of execution, checkpoints, clients. The host does all of that.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+mod attack_table;
 pub mod chained;
 pub mod echo;
+mod encoding;
 pub mod pbft;
 pub mod sync_hotstuff;
 

@@ -9,8 +9,8 @@ use super::{
 use quorate_consensus::parts::chain::{Ancestry, Below, Tip, bind_certificate, empty_payload, fits_on};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{Added, BlockVote, equivocation};
-use quorate_consensus::{Alarm, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
-use quorate_types::{Block, BlockId, ReplicaId, View};
+use quorate_consensus::{Alarm, Certificate, Commit, Cx, Note, Protocol, Ready, Reject, Seal, Signed, To};
+use quorate_types::{Block, BlockId, Kind, ReplicaId};
 
 impl<R: Rules> Chained<R> {
     /// C1. §5 `process_qc`: handles each valid certificate before all else in the message that carries it.
@@ -189,7 +189,9 @@ impl<R: Rules> Chained<R> {
         }
         self.take_timeouts(cx, proof);
         let view = block.view;
-        self.keep_first(cx, view, id, seal)?;
+        // The first proposal of a view is kept, and all others are refused.
+        let added = self.proposals.add(by, view, id, seal.signature);
+        judge(cx, PROPOSE, seal, BlockVote { view, block: id }, added)?;
         cx.blocks().insert(block);
         if view < self.pacemaker.view() {
             return Err(Reject::Stale);
@@ -206,29 +208,6 @@ impl<R: Rules> Chained<R> {
             None => cx.want(id, by), // `on_ready` considers the block.
         }
         Ok(())
-    }
-
-    /// Keeps the first proposal of a view and refuses all others.
-    fn keep_first(
-        &mut self,
-        cx: &mut Cx<'_, Self>,
-        view: View,
-        id: BlockId,
-        seal: Seal,
-    ) -> Result<(), Reject> {
-        let Seal { by, signature } = seal;
-        match self.proposals.add(by, view, id, signature) {
-            Added::Counted => Ok(()),
-            Added::Again if by == cx.me() => Ok(()),
-            Added::Again => Err(Reject::Duplicate),
-            Added::Old => Err(Reject::Stale),
-            Added::Conflict(first, known) => {
-                if let (Some(known), Some(signature)) = (known, signature) {
-                    cx.accuse(equivocation(PROPOSE, by, view, (first, known), (id, signature)));
-                }
-                Err(Reject::Equivocation)
-            }
-        }
     }
 
     /// §5 `on_ready`: considers a vote for a block whose ancestors and bodies have all arrived.
@@ -298,18 +277,8 @@ impl<R: Rules> Chained<R> {
         if view.next() < self.pacemaker.view() {
             return Err(Reject::Stale);
         }
-        match self.votes.add(by, view, block, Some(signature)) {
-            Added::Counted => {}
-            Added::Again if by == cx.me() => {}
-            Added::Again => return Err(Reject::Duplicate),
-            Added::Old => return Err(Reject::Stale),
-            Added::Conflict(first, known) => {
-                if let Some(known) = known {
-                    cx.accuse(equivocation(VOTE, by, view, (first, known), (block, signature)));
-                }
-                return Err(Reject::Equivocation);
-            }
-        }
+        let added = self.votes.add(by, view, block, Some(signature));
+        judge(cx, VOTE, Seal { by, signature: Some(signature) }, vote.body, added)?;
         // C8. §1: a certificate has q equal votes of distinct replicas.
         if view > self.high_qc.view() && self.votes.count(view, block) >= cx.committee().quorum() {
             let qc = Certificate::of(vote.body.statement(VOTE), &self.votes.signed(view, block));
@@ -325,6 +294,29 @@ impl<R: Rules> Chained<R> {
         if let Some(history) = at.and_then(|at| self.leaders.history(committee, cx.blocks(), at.id)) {
             let record = ChainedRecord::History(history.clone());
             cx.record(&record);
+        }
+    }
+}
+
+/// Returns whether a proposal or a vote counts. Reports two signed ones for one view as evidence.
+fn judge<P: Protocol>(
+    cx: &mut Cx<'_, P>,
+    kind: Kind,
+    seal: Seal,
+    vote: BlockVote,
+    added: Added,
+) -> Result<(), Reject> {
+    let Seal { by, signature } = seal;
+    match added {
+        Added::Counted => Ok(()),
+        Added::Again if by == cx.me() => Ok(()),
+        Added::Again => Err(Reject::Duplicate),
+        Added::Old => Err(Reject::Stale),
+        Added::Conflict(first, known) => {
+            if let (Some(known), Some(signature)) = (known, signature) {
+                cx.accuse(equivocation(kind, by, vote.view, (first, known), (vote.block, signature)));
+            }
+            Err(Reject::Equivocation)
         }
     }
 }

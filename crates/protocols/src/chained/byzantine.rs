@@ -11,6 +11,7 @@
 
 use super::message::{ChainedMessage, Content, VOTE, listed};
 use super::rules::Rules;
+use crate::attack_table::{attack_table, other};
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof, timeout_statement};
 use quorate_consensus::parts::votes::BlockVote;
@@ -24,38 +25,14 @@ const REMEMBERED: usize = 64;
 
 /// Returns the attacks on the protocol with the rules `R`.
 pub(super) const fn attacks<R: Rules>() -> &'static [AttackEntry] {
-    &[
-        AttackEntry {
-            name: "equivocate",
-            about: "Proposes two blocks in each of its views and votes for both.",
-            make: || Box::new(Own::<R>::new(equivocate)),
-        },
-        AttackEntry {
-            name: "old certificates",
-            about: "Proposes on an old certificate after each failed view.",
-            make: || Box::new(Own::<R>::new(propose_on_old_certificate)),
-        },
-        AttackEntry {
-            name: "low lists",
-            about: "Times out with the lowest certificate that fits.",
-            make: || Box::new(Own::<R>::new(time_out_low)),
-        },
-        AttackEntry {
-            name: "two last votes",
-            about: "Sends each replica another last vote when it times out.",
-            make: || Box::new(Own::<R>::new(send_other_last_vote)),
-        },
-        AttackEntry {
-            name: "told to one",
-            about: "Proposes to one replica in each of its views, and sends proofs to that one alone.",
-            make: || Box::new(Own::<R>::new(send_to_one)),
-        },
-        AttackEntry {
-            name: "far views",
-            about: "Times out in views far ahead, and invents the timeouts of others.",
-            make: || Box::new(Own::<R>::new(time_out_far_ahead::<R>)),
-        },
-    ]
+    attack_table! { Own<R>:
+        "equivocate" = equivocate, "Proposes two blocks in each of its views and votes for both.";
+        "old certificates" = propose_on_old_certificate, "Proposes on an old certificate after each failed view.";
+        "low lists" = time_out_low, "Times out with the lowest certificate that fits.";
+        "two last votes" = send_other_last_vote, "Sends each replica another last vote when it times out.";
+        "told to one" = send_to_one, "Proposes to one replica in each of its views, and sends proofs to that one alone.";
+        "far views" = time_out_far_ahead::<R>, "Times out in views far ahead, and invents the timeouts of others.";
+    }
 }
 
 type Own<R> = Retelling<ChainedMessage<R>, Content, OwnProposals>;
@@ -85,11 +62,6 @@ impl OwnProposals {
     fn lowest_from(&self, view: View) -> Option<&(Certificate, Height)> {
         self.certificates.range(view..).next().map(|(_, lowest)| lowest)
     }
-}
-
-/// Returns another valid block: the same payload a nanosecond later.
-fn other(block: &Block) -> Block {
-    Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
 }
 
 fn equivocate(own: &mut OwnProposals, _: &mut Scene<'_>, to: ReplicaId, content: Content) -> Vec<Content> {

@@ -48,14 +48,14 @@
 //! ## Not here
 //! The basic form with three phases in a view (§3), and the dual mode (§7c).
 
-use super::figures::{ADVANCES, SHARED, TIMEOUTS, remarks};
+use super::figures::figures;
 use super::params::LEADER_POLICY;
 use super::rules::spec;
 use super::{ChainedParams, Notes, Proposal, Rules};
+use crate::encoding::fields;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::pacemaker::{Complaints, FailedTurns};
-use quorate_consensus::{Choice, Count, Figures, LeaderChange, Spec};
-use quorate_types::codec::{DecodeError, Reader, Wire};
+use quorate_consensus::{Choice, Figures, Spec};
 use quorate_types::{Committee, Height, Kind, ProtocolId};
 use serde::{Deserialize, Serialize};
 
@@ -83,27 +83,17 @@ pub struct HotStuff {
     locked: Tip,
 }
 
+fields!(HotStuff { locked });
+
 impl Rules for HotStuff {
     const SPEC: Spec = spec(
         ProtocolId::new("hotstuff"),
         "chained HotStuff: a leader in each view, linear messages, commit by three certificates in a row",
     );
-    const FIGURES: Figures = Figures {
-        commit_delays: 7,
-        reply_delays: 9,
-        serial_syncs: 3,
-        leader_change: Some(LeaderChange {
-            messages: &[
-                Count { kind: COMPLAIN, messages: TIMEOUTS },
-                Count { kind: NEXT_VIEW, messages: ADVANCES },
-            ],
-            commit_delays: 7,
-            commit_deltas: 0,
-        }),
-        not_counted: &[NEXT_VIEW],
-        remarks: remarks!("COMPLAIN", "NEXT-VIEW"),
-        ..SHARED
-    };
+    const FIGURES: Figures = figures!(
+        commit_delays: 7, serial_syncs: 3, after_failed_view: 7,
+        COMPLAIN = "COMPLAIN", NEXT_VIEW = "NEXT-VIEW"
+    );
     const TIMEOUT: Kind = COMPLAIN;
     const ADVANCE: Kind = NEXT_VIEW;
     const NOTES: Notes = Notes {
@@ -147,14 +137,5 @@ impl Rules for HotStuff {
         };
         let patience = params.leader_policy.patience(committee.f);
         FailedTurns { expiries, timers: 1, patience, leader_wait_ns: 0 }
-    }
-}
-
-impl Wire for HotStuff {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.locked.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { locked: Tip::decode(reader)? })
     }
 }

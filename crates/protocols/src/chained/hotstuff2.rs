@@ -55,15 +55,14 @@
 //! ## Not here
 //! The form that decides one block in a view (§8), and recovery after the loss of a disk (§16).
 
-use super::figures::{ADVANCES, SHARED, TIMEOUTS, remarks};
-use super::jolteon::{ADVANCE, TIMEOUT};
+use super::figures::figures;
 use super::rules::spec;
-use super::{ChainedParams, NoOwnParams, Notes, Proposal, Rules};
+use super::{ADVANCE, ChainedParams, NoOwnParams, Notes, Proposal, Rules, TIMEOUT};
+use crate::encoding::fields;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::pacemaker::FailedTurns;
-use quorate_consensus::{Count, Figures, LeaderChange, Spec};
-use quorate_types::codec::{DecodeError, Reader, Wire};
-use quorate_types::{Committee, Kind, ProtocolId, View};
+use quorate_consensus::{Figures, Spec};
+use quorate_types::{Committee, ProtocolId, View};
 
 /// The rules of HotStuff-2.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -72,33 +71,18 @@ pub struct HotStuff2 {
     locked: View,
 }
 
+fields!(HotStuff2 { locked });
+
 impl Rules for HotStuff2 {
     const SPEC: Spec = spec(
         ProtocolId::new("hotstuff2"),
         "HotStuff-2: chained, commit by two certificates in a row, a lock, and a leader that waits after a failed view",
     );
-    const FIGURES: Figures = Figures {
-        commit_delays: 5,
-        reply_delays: 7,
-        serial_syncs: 2,
-        leader_change: Some(LeaderChange {
-            messages: &[
-                Count { kind: TIMEOUT, messages: TIMEOUTS },
-                Count { kind: ADVANCE, messages: ADVANCES },
-            ],
-            commit_delays: 6,
-            commit_deltas: 0,
-        }),
-        not_counted: &[ADVANCE],
-        remarks: remarks!(
-            "TIMEOUT",
-            "ADVANCE",
-            "All replicas are up here, so the ADVANCEs that all send after a failed view end its leader's wait after one delay. With a silent replica the wait is 2 delta."
-        ),
-        ..SHARED
-    };
-    const TIMEOUT: Kind = TIMEOUT;
-    const ADVANCE: Kind = ADVANCE;
+    const FIGURES: Figures = figures!(
+        commit_delays: 5, serial_syncs: 2, after_failed_view: 6,
+        TIMEOUT = "TIMEOUT", ADVANCE = "ADVANCE",
+        "All replicas are up here, so the ADVANCEs that all send after a failed view end its leader's wait after one delay. With a silent replica the wait is 2 delta."
+    );
     const NOTES: Notes = Notes {
         timed_out: "timed out",
         unsafe_proposal: "proposal below the lock",
@@ -123,14 +107,5 @@ impl Rules for HotStuff2 {
         // §15: the wait grows with the timer.
         let patience = params.leader_policy.patience(committee.f);
         FailedTurns { expiries: 1, timers: 1, patience, leader_wait_ns: params.timing().cap_ns() / 3 }
-    }
-}
-
-impl Wire for HotStuff2 {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.locked.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { locked: View::decode(reader)? })
     }
 }

@@ -48,19 +48,14 @@
 //! ## Not here
 //! Order votes (§10), and recovery after the loss of a disk (§16).
 
-use super::figures::{ADVANCES, SHARED, TIMEOUTS, remarks};
+use super::figures::figures;
 use super::rules::spec;
-use super::{ChainedParams, NoOwnParams, Notes, Proposal, Rules};
+use super::{ADVANCE, ChainedParams, NoOwnParams, Notes, Proposal, Rules, TIMEOUT};
+use crate::encoding::fields;
 use quorate_consensus::parts::leaders::LeaderPolicy;
 use quorate_consensus::parts::pacemaker::FailedTurns;
-use quorate_consensus::{Count, Figures, LeaderChange, Spec};
-use quorate_types::codec::{DecodeError, Reader, Wire};
-use quorate_types::{Committee, Kind, ProtocolId, View};
-
-/// Statement of a TIMEOUT.
-pub const TIMEOUT: Kind = Kind::new("timeout");
-/// Kind of an ADVANCE.
-pub const ADVANCE: Kind = Kind::new("advance");
+use quorate_consensus::{Figures, Spec};
+use quorate_types::{Committee, ProtocolId, View};
 
 /// The rules of Jolteon.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -69,29 +64,17 @@ pub struct Jolteon {
     barred: View,
 }
 
+fields!(Jolteon { barred });
+
 impl Rules for Jolteon {
     const SPEC: Spec = spec(
         ProtocolId::new("jolteon"),
         "Jolteon (DiemBFT v4): chained, a leader in each view, linear messages, commit by two certificates in a row",
     );
-    const FIGURES: Figures = Figures {
-        commit_delays: 5,
-        reply_delays: 7,
-        serial_syncs: 2,
-        leader_change: Some(LeaderChange {
-            messages: &[
-                Count { kind: TIMEOUT, messages: TIMEOUTS },
-                Count { kind: ADVANCE, messages: ADVANCES },
-            ],
-            commit_delays: 5,
-            commit_deltas: 0,
-        }),
-        not_counted: &[ADVANCE],
-        remarks: remarks!("TIMEOUT", "ADVANCE"),
-        ..SHARED
-    };
-    const TIMEOUT: Kind = TIMEOUT;
-    const ADVANCE: Kind = ADVANCE;
+    const FIGURES: Figures = figures!(
+        commit_delays: 5, serial_syncs: 2, after_failed_view: 5,
+        TIMEOUT = "TIMEOUT", ADVANCE = "ADVANCE"
+    );
     const NOTES: Notes = Notes {
         timed_out: "timed out",
         unsafe_proposal: "proposal below what timeouts list",
@@ -124,14 +107,5 @@ impl Rules for Jolteon {
         };
         let patience = params.leader_policy.patience(committee.f);
         FailedTurns { expiries: 1, timers, patience, leader_wait_ns: 0 }
-    }
-}
-
-impl Wire for Jolteon {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.barred.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { barred: View::decode(reader)? })
     }
 }

@@ -1,9 +1,10 @@
 //! Messages of chained protocols (§1).
 //!
-//! All rule sets have the same messages in the same encoding. A rule set names two kinds of statements itself, so that
-//! traces and fault rules use the words of its paper.
+//! All rule sets have the same messages in the same encoding. A rule set may name two kinds of messages itself, so
+//! that traces and fault rules use the words of its paper.
 
 use super::Rules;
+use crate::encoding::variants;
 use quorate_consensus::parts::timeouts::{ViewProof, timeout_statement};
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Auth, Claims, Message, Place, Signed};
@@ -16,6 +17,10 @@ use std::marker::PhantomData;
 pub const PROPOSE: Kind = Kind::new("propose");
 /// Statement of a VOTE; certificates for blocks consist of these.
 pub const VOTE: Kind = Kind::new("vote");
+/// Statement of a TIMEOUT, where the rule set does not name it otherwise.
+pub const TIMEOUT: Kind = Kind::new("timeout");
+/// Kind of an ADVANCE, where the rule set does not name it otherwise.
+pub const ADVANCE: Kind = Kind::new("advance");
 
 /// The content of a message.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,47 +37,15 @@ pub enum Content {
     Advance(ViewProof),
 }
 
-impl Content {
-    fn tag(&self) -> u8 {
-        match self {
-            Self::Propose(..) => 0,
-            Self::Vote(_) => 1,
-            Self::Timeout(..) => 2,
-            Self::Advance(_) => 3,
-        }
-    }
-}
-
-impl Wire for Content {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.tag());
-        match self {
-            Self::Propose(block, proof) => {
-                block.encode(out);
-                proof.encode(out);
-            }
-            Self::Vote(vote) => vote.encode(out),
-            Self::Timeout(view, proof, last_vote) => {
-                view.encode(out);
-                proof.encode(out);
-                last_vote.encode(out);
-            }
-            Self::Advance(proof) => proof.encode(out),
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match reader.u8()? {
-            0 => Self::Propose(Block::decode(reader)?, ViewProof::decode(reader)?),
-            1 => Self::Vote(BlockVote::decode(reader)?),
-            2 => Self::Timeout(View::decode(reader)?, ViewProof::decode(reader)?, Option::decode(reader)?),
-            3 => Self::Advance(ViewProof::decode(reader)?),
-            _ => return Err(DecodeError::Tag("chained message")),
-        })
-    }
-}
+variants!(Content, "chained message":
+    0 = Propose(block, proof),
+    1 = Vote(vote),
+    2 = Timeout(view, proof, last_vote),
+    3 = Advance(proof),
+);
 
 /// A message of the protocol with the rules `R`.
+#[derive(Clone)]
 pub struct ChainedMessage<R> {
     content: Content,
     rules: PhantomData<fn() -> R>,
@@ -87,12 +60,6 @@ impl<R> From<Content> for ChainedMessage<R> {
 impl<R> From<ChainedMessage<R>> for Content {
     fn from(message: ChainedMessage<R>) -> Self {
         message.content
-    }
-}
-
-impl<R> Clone for ChainedMessage<R> {
-    fn clone(&self) -> Self {
-        self.content.clone().into()
     }
 }
 

@@ -89,7 +89,6 @@ mod byzantine;
 mod figures;
 pub mod hotstuff;
 pub mod hotstuff2;
-
 pub mod jolteon;
 mod message;
 mod params;
@@ -101,9 +100,8 @@ mod views;
 
 pub use hotstuff::HotStuff;
 pub use hotstuff2::HotStuff2;
-
 pub use jolteon::Jolteon;
-pub use message::{ChainedMessage, Content, PROPOSE, VOTE};
+pub use message::{ADVANCE, ChainedMessage, Content, PROPOSE, TIMEOUT, VOTE};
 pub use params::{ChainedParams, NoOwnParams};
 pub use record::ChainedRecord;
 pub use rules::{Notes, Proposal, Rules, ShownTimeouts};
@@ -224,7 +222,8 @@ impl<R: Rules> Protocol for Chained<R> {
             let name = R::SPEC.name;
             return Err(OpenError::Committee(format!("{name} needs n >= 3f + 1, not n = {n} and f = {f}")));
         }
-        let (timing, complaints) = (params.checked_timing()?, R::complaints(&params.own));
+        let (timing, complaints) = (params.timing(), R::complaints(&params.own));
+        timing.check()?;
         let (policy, term, set) = (params.leader_policy, params.views_per_leader, params.leaders);
         let leaders = Leaders::new(policy, term, R::LINKS, set, cx.committee())?
             .remembering(params.failures_count_for)?;

@@ -1,8 +1,8 @@
 //! Parameters of chained protocols.
 
+use quorate_consensus::Choice;
 use quorate_consensus::parts::leaders::{self, LeaderPolicy};
 use quorate_consensus::parts::pacemaker::Timing;
-use quorate_consensus::{Choice, OpenError};
 use serde::{Deserialize, Serialize};
 
 /// Parameters. Those that decide who leads stand in genesis. `X` are parameters that one rule set alone has.
@@ -43,16 +43,7 @@ pub(super) const LEADER_POLICY: Choice =
 pub(super) const EXAM_ONLY: &[&str] = &["leaders"];
 
 impl<X> ChainedParams<X> {
-    /// The length of timers.
-    ///
-    /// # Errors
-    /// Fails when a length is out of range.
-    pub(super) fn checked_timing(&self) -> Result<Timing, OpenError> {
-        let timing = self.timing();
-        timing.check()?;
-        Ok(timing)
-    }
-
+    /// Returns the lengths of timers, which may be out of range.
     pub(super) fn timing(&self) -> Timing {
         Timing { d0_ms: self.d0_ms, cap_ms: self.cap_ms }
     }

@@ -1,11 +1,11 @@
 //! Durable state: its loss would allow equivocation (§2).
 
 use super::{Chained, Rules};
+use crate::encoding::variants;
 use quorate_consensus::parts::leaders::LeaderHistory;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Cx, Record, RecordKey};
-use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{Digest, Height, View};
 
 /// A record of the protocol with the rules `R`.
@@ -42,35 +42,10 @@ impl<R: Rules> Record for ChainedRecord<R> {
     }
 }
 
-impl<R: Rules> Wire for ChainedRecord<R> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.key().kind);
-        match self {
-            Self::State { view, proof, voted, rules, proposed } => {
-                view.encode(out);
-                proof.encode(out);
-                voted.encode(out);
-                rules.encode(out);
-                proposed.encode(out);
-            }
-            Self::History(history) => history.encode(out),
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match reader.u8()? {
-            STATE => Self::State {
-                view: View::decode(reader)?,
-                proof: ViewProof::decode(reader)?,
-                voted: Option::decode(reader)?,
-                rules: R::decode(reader)?,
-                proposed: View::decode(reader)?,
-            },
-            HISTORY => Self::History(LeaderHistory::decode(reader)?),
-            _ => return Err(DecodeError::Tag("chained record")),
-        })
-    }
-}
+variants!(ChainedRecord<R: Rules>, "chained record":
+    STATE = State { view, proof, voted, rules, proposed },
+    HISTORY = History(history),
+);
 
 impl<R: Rules> Chained<R> {
     /// Records the state of this replica.

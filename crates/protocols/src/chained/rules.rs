@@ -19,9 +19,9 @@ pub trait Rules: Wire + Copy + Default + PartialEq + Debug + Send + 'static {
     /// Costs when no replica fails.
     const FIGURES: Figures;
     /// Statement of a TIMEOUT; timeout certificates consist of these.
-    const TIMEOUT: Kind;
+    const TIMEOUT: Kind = super::TIMEOUT;
     /// Kind of an ADVANCE, which states nothing.
-    const ADVANCE: Kind;
+    const ADVANCE: Kind = super::ADVANCE;
     /// Texts of the trace and of `status`.
     const NOTES: Notes;
     /// Number of certified blocks of consecutive views that commit the first of them.
@@ -39,30 +39,21 @@ pub trait Rules: Wire + Copy + Default + PartialEq + Debug + Send + 'static {
     fn allows_vote(&self, proposal: &Proposal<'_>) -> bool;
 
     /// Whether the replica has given up its vote in a view.
-    fn bars(&self, view: View) -> bool {
-        let _ = view;
+    fn bars(&self, _view: View) -> bool {
         false
     }
 
     /// Learns that a block has a certificate and a certified child.
-    fn note_two_chain(&mut self, head: Tip) {
-        let _ = head;
-    }
+    fn note_two_chain(&mut self, _head: Tip) {}
 
     /// Learns that this replica votes for a block on top of `parent`.
-    fn note_vote(&mut self, parent: Tip) {
-        let _ = parent;
-    }
+    fn note_vote(&mut self, _parent: Tip) {}
 
     /// Learns that this replica times out; its timeout may let others skip the views up to `last_skipped`.
-    fn note_timeout(&mut self, last_skipped: View) {
-        let _ = last_skipped;
-    }
+    fn note_timeout(&mut self, _last_skipped: View) {}
 
     /// Learns of a block that was decided without this replica's own rules.
-    fn note_decided(&mut self, tip: Tip) {
-        let _ = tip;
-    }
+    fn note_decided(&mut self, _tip: Tip) {}
 
     /// Returns the height of the lock, 0 where there is none.
     fn locked(&self) -> Height {
@@ -70,8 +61,7 @@ pub trait Rules: Wire + Copy + Default + PartialEq + Debug + Send + 'static {
     }
 
     /// Returns the receivers of a timeout.
-    fn complaints(own: &Self::OwnParams) -> Complaints {
-        let _ = own;
+    fn complaints(_own: &Self::OwnParams) -> Complaints {
         Complaints::Broadcast
     }
 

@@ -11,6 +11,7 @@
 use super::message::{PbftMessage, Vote};
 use super::variant::Variant;
 use super::view_message::{BlockClaim, NewView, ViewChange};
+use crate::attack_table::{attack_table, other};
 use quorate_consensus::{AttackEntry, Retelling, Scene};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
 use std::collections::BTreeMap;
@@ -20,33 +21,13 @@ const REMEMBERED: usize = 64;
 
 /// Returns the attacks of a variant.
 pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
-    &[
-        AttackEntry {
-            name: "equivocate",
-            about: "Proposes two blocks for each height and votes for both.",
-            make: || Box::new(Own::<V>::new(equivocate)),
-        },
-        AttackEntry {
-            name: "early commits",
-            about: "Sends COMMIT as soon as it sends PREPARE.",
-            make: || Box::new(Own::<V>::new(commit_early)),
-        },
-        AttackEntry {
-            name: "invented entries",
-            about: "Claims in its VIEW-CHANGE a block that never prepared.",
-            make: || Box::new(Own::<V>::new(invent)),
-        },
-        AttackEntry {
-            name: "wrong new views",
-            about: "Begins its views with other blocks than the view changes select.",
-            make: || Box::new(Own::<V>::new(begin_wrongly)),
-        },
-        AttackEntry {
-            name: "suspicions",
-            about: "Suspects every leader towards some replicas and withdraws that towards others.",
-            make: || Box::new(Own::<V>::new(suspect)),
-        },
-    ]
+    attack_table! { Own<V>:
+        "equivocate" = equivocate, "Proposes two blocks for each height and votes for both.";
+        "early commits" = commit_early, "Sends COMMIT as soon as it sends PREPARE.";
+        "invented entries" = invent, "Claims in its VIEW-CHANGE a block that never prepared.";
+        "wrong new views" = begin_wrongly, "Begins its views with other blocks than the view changes select.";
+        "suspicions" = suspect, "Suspects every leader towards some replicas and withdraws that towards others.";
+    }
 }
 
 type Own<V> = Retelling<<V as Variant>::Message, PbftMessage, OwnProposals>;
@@ -56,11 +37,6 @@ type Own<V> = Retelling<<V as Variant>::Message, PbftMessage, OwnProposals>;
 struct OwnProposals {
     /// The attacker's proposals, by their ids.
     proposed: BTreeMap<BlockId, Block>,
-}
-
-/// Returns another valid block with the same payload: a nanosecond later.
-fn other(block: &Block) -> Block {
-    Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
 }
 
 fn equivocate(

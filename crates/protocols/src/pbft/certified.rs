@@ -3,8 +3,8 @@
 //! They are the PRE-PREPARE of the leader of a view, without the block, and the PREPAREs of Q - 1 others for the same view,
 //! height and block.
 
+use crate::encoding::fields;
 use quorate_consensus::Certificate;
-use quorate_types::codec::{DecodeError, Reader, Wire};
 
 /// Heights that one VIEW-CHANGE may show certificates for; L is at most this in variant S.
 pub(super) const CERTIFIED_MAX: usize = 512;
@@ -18,12 +18,4 @@ pub struct Certified {
     pub prepares: Certificate,
 }
 
-impl Wire for Certified {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.proposal.encode(out);
-        self.prepares.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { proposal: Certificate::decode(reader)?, prepares: Certificate::decode(reader)? })
-    }
-}
+fields!(Certified { proposal, prepares });

@@ -1,9 +1,10 @@
 //! Messages between replicas, and the statements that bind their senders (`pbft` variant H, §2).
 
 use super::kinds::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, STATUS, SUSPECT, VIEW_CHANGE};
-use super::view_message::{EntryProof, NewView, ViewChange};
+use super::view_message::{EntryProof, NewView, ViewChange, claim_all};
+use crate::encoding::{fields, variant_functions};
 use quorate_consensus::{Auth, Claims, Message, Place};
-use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
+use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
 use quorate_types::{Block, BlockId, Digest, Height, Kind, PayloadId, ReplicaSet, Statement, View};
 
@@ -142,7 +143,7 @@ impl Message for PbftMessage {
     fn claims(&self, claims: &mut Claims<'_>) {
         match self {
             Self::ViewChange(change) => claims.checkpoint(&change.proof),
-            Self::NewView(new) => new.claims(claims),
+            Self::NewView(new) => claim_all(&new.changes, claims),
             Self::Entry { proof, .. } => proof.claims(claims),
             _ => {}
         }
@@ -156,74 +157,31 @@ impl Message for PbftMessage {
 }
 
 impl Wire for PbftMessage {
-    fn encode(&self, buf: &mut Vec<u8>) {
-        match self {
-            Self::PrePrepare { view, block } => {
-                buf.push(0);
-                view.encode(buf);
-                block.encode(buf);
-            }
-            Self::Prepare(vote) => {
-                buf.push(1);
-                vote.encode(buf);
-            }
-            Self::Commit(vote) => {
-                buf.push(2);
-                vote.encode(buf);
-            }
-            Self::Status(report) => {
-                buf.push(3);
-                report.encode(buf);
-            }
-            Self::ViewChange(change) => {
-                buf.push(4);
-                change.encode(buf);
-            }
-            Self::NewView(new) => {
-                buf.push(5);
-                new.encode(buf);
-            }
-            Self::Suspect { view, on } => {
-                buf.push(6);
-                view.encode(buf);
-                on.encode(buf);
-            }
-            Self::Entry { view, proof } => {
-                buf.push(7);
-                view.encode(buf);
-                proof.encode(buf);
-            }
-            Self::Again(vote) => {
-                buf.push(8);
-                vote.encode(buf);
-            }
-        }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_any(out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match Self::decode_all(reader)? {
+        match Self::decode_any(reader)? {
             Self::Again(_) => Err(DecodeError::Tag("pbft message")),
             message => Ok(message),
         }
     }
 }
 
+/// The encoding of either variant.
 impl PbftMessage {
-    /// Decodes a message of either variant.
-    pub(super) fn decode_all(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match reader.u8()? {
-            0 => Self::PrePrepare { view: View::decode(reader)?, block: Block::decode(reader)? },
-            1 => Self::Prepare(Vote::decode(reader)?),
-            2 => Self::Commit(Vote::decode(reader)?),
-            3 => Self::Status(StatusReport::decode(reader)?),
-            4 => Self::ViewChange(Box::new(ViewChange::decode(reader)?)),
-            5 => Self::NewView(Box::new(NewView::decode(reader)?)),
-            6 => Self::Suspect { view: View::decode(reader)?, on: reader.bool()? },
-            7 => Self::Entry { view: View::decode(reader)?, proof: EntryProof::decode(reader)? },
-            8 => Self::Again(Vote::decode(reader)?),
-            _ => return Err(DecodeError::Tag("pbft message")),
-        })
-    }
+    variant_functions!(pub(super) encode_any, decode_any, "pbft message":
+        0 = PrePrepare { view, block },
+        1 = Prepare(vote),
+        2 = Commit(vote),
+        3 = Status(report),
+        4 = ViewChange(change),
+        5 = NewView(new),
+        6 = Suspect { view, on },
+        7 = Entry { view, proof },
+        8 = Again(vote),
+    );
 }
 
 impl Vote {
@@ -232,61 +190,11 @@ impl Vote {
     }
 }
 
-impl Wire for Vote {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.view.encode(out);
-        self.height.encode(out);
-        self.block.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            view: View::decode(reader)?,
-            height: Height::decode(reader)?,
-            block: BlockId::decode(reader)?,
-        })
-    }
-}
+fields!(Vote { view, height, block });
 
-impl Wire for MissingAtHeight {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.height.encode(out);
-        self.proposal.encode(out);
-        self.prepares.encode(out);
-        self.commits.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            height: Height::decode(reader)?,
-            proposal: reader.bool()?,
-            prepares: ReplicaSet::decode(reader)?,
-            commits: ReplicaSet::decode(reader)?,
-        })
-    }
-}
+fields!(MissingAtHeight { height, proposal, prepares, commits });
 
 /// Bytes of the shortest [`MissingAtHeight`]: height, flag and two empty sets.
 const MISSING_BYTES_MIN: usize = 8 + 1 + 1 + 1;
 
-impl Wire for StatusReport {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.view.encode(out);
-        self.normal.encode(out);
-        self.stable.encode(out);
-        self.executed.encode(out);
-        put_list(out, &self.missing);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            view: View::decode(reader)?,
-            normal: reader.bool()?,
-            stable: Height::decode(reader)?,
-            executed: Height::decode(reader)?,
-            missing: reader.list(
-                "missing heights",
-                STATUS_HEIGHTS_MAX,
-                MISSING_BYTES_MIN,
-                MissingAtHeight::decode,
-            )?,
-        })
-    }
-}
+fields!(StatusReport { view, normal, stable, executed, missing[STATUS_HEIGHTS_MAX, MISSING_BYTES_MIN] });

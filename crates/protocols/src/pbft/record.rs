@@ -4,8 +4,8 @@ use super::certified::Certified;
 use super::variant::Variant;
 use super::view_message::{EntryProof, NewView, ViewChange};
 use super::{Instance, Pbft};
+use crate::encoding::variants;
 use quorate_consensus::{Record, RecordKey};
-use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Digest, Height, View};
 
 /// A fact that is recorded before a message that rests on it leaves.
@@ -73,61 +73,13 @@ impl Record for PbftRecord {
     }
 }
 
-impl Wire for PbftRecord {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.key().kind);
-        match self {
-            Self::PrePrepared { height, block, view } => {
-                height.encode(out);
-                block.encode(out);
-                view.encode(out);
-            }
-            Self::Prepared { height, block, view, certified } => {
-                height.encode(out);
-                block.encode(out);
-                view.encode(out);
-                certified.is_some().encode(out);
-                if let Some(certified) = certified {
-                    certified.encode(out);
-                }
-            }
-            Self::Entered { view, normal, proof } => {
-                view.encode(out);
-                normal.encode(out);
-                proof.encode(out);
-            }
-            Self::ViewChange(change) => change.encode(out),
-            Self::NewView(new) => new.encode(out),
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match reader.u8()? {
-            PRE_PREPARED => Self::PrePrepared {
-                height: Height::decode(reader)?,
-                block: BlockId::decode(reader)?,
-                view: View::decode(reader)?,
-            },
-            PREPARED => Self::Prepared {
-                height: Height::decode(reader)?,
-                block: BlockId::decode(reader)?,
-                view: View::decode(reader)?,
-                certified: match reader.bool()? {
-                    true => Some(Box::new(Certified::decode(reader)?)),
-                    false => None,
-                },
-            },
-            ENTERED => Self::Entered {
-                view: View::decode(reader)?,
-                normal: reader.bool()?,
-                proof: EntryProof::decode(reader)?,
-            },
-            CHANGE => Self::ViewChange(Box::new(ViewChange::decode(reader)?)),
-            NEW => Self::NewView(Box::new(NewView::decode(reader)?)),
-            _ => return Err(DecodeError::Tag("pbft record")),
-        })
-    }
-}
+variants!(PbftRecord, "pbft record":
+    PRE_PREPARED = PrePrepared { height, block, view },
+    PREPARED = Prepared { height, block, view, certified },
+    ENTERED = Entered { view, normal, proof },
+    CHANGE = ViewChange(change),
+    NEW = NewView(new),
+);
 
 impl Instance {
     /// Returns whether Q names this block with this view.

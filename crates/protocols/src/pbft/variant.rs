@@ -172,9 +172,9 @@ impl Message for SignedMessage {
 
 impl Wire for SignedMessage {
     fn encode(&self, buf: &mut Vec<u8>) {
-        self.0.encode(buf);
+        self.0.encode_any(buf);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        PbftMessage::decode_all(reader).map(Self)
+        PbftMessage::decode_any(reader).map(Self)
     }
 }

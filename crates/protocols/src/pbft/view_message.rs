@@ -5,11 +5,12 @@
 
 use super::certified::{CERTIFIED_MAX, Certified};
 use super::kinds::{NEW_VIEW, VIEW_CHANGE};
+use crate::encoding::fields;
 use quorate_consensus::{CheckpointProof, Claims, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_length, put_list};
 use quorate_types::digest::context;
 use quorate_types::limits::REPLICAS_MAX;
-use quorate_types::{BlockId, Digest, Height, ReplicaId, Signature, Statement, View};
+use quorate_types::{BlockId, Digest, Height, Statement, View};
 
 /// Blocks of one height that Q may name (§8); beyond it the oldest are omitted.
 pub(super) const Q_PER_HEIGHT_MAX: usize = 64;
@@ -158,13 +159,8 @@ impl NewView {
             change.by.encode(&mut bytes);
             change.body.statement().encode(&mut bytes);
         }
-        put_picks(&mut bytes, &self.picks);
+        put_list(&mut bytes, &self.picks);
         Statement::new(NEW_VIEW, self.view, Height::ZERO, Digest::of(&context::PROTOCOL, &bytes))
-    }
-
-    /// Claims every signature inside, to be checked before a handler sees the message.
-    pub(super) fn claims(&self, claims: &mut Claims<'_>) {
-        claim_all(&self.changes, claims);
     }
 }
 
@@ -174,57 +170,30 @@ impl EntryProof {
             Self::Nothing => {}
             Self::NewView(signed) => {
                 claims.signature(signed.by, signed.body.statement(), &signed.signature);
-                signed.body.claims(claims);
+                claim_all(&signed.body.changes, claims);
             }
             Self::ViewChanges(changes) => claim_all(changes, claims),
         }
     }
 }
 
-fn claim_all(changes: &[Signed<ViewChange>], claims: &mut Claims<'_>) {
+/// Claims every signature of view changes, to be checked before a handler sees the message.
+pub(super) fn claim_all(changes: &[Signed<ViewChange>], claims: &mut Claims<'_>) {
     for change in changes {
         claims.signature(change.by, change.body.statement(), &change.signature);
         claims.checkpoint(&change.body.proof);
     }
 }
 
-impl Wire for BlockClaim {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.height.encode(out);
-        self.block.encode(out);
-        self.view.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            height: Height::decode(reader)?,
-            block: BlockId::decode(reader)?,
-            view: View::decode(reader)?,
-        })
-    }
-}
+fields!(BlockClaim { height, block, view });
 
-fn entries(reader: &mut Reader<'_>) -> Result<Vec<BlockClaim>, DecodeError> {
-    reader.list("entries of P or Q", ENTRIES_MAX, ENTRY_BYTES, BlockClaim::decode)
-}
-
-impl Wire for ViewChange {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.view.encode(out);
-        self.proof.encode(out);
-        put_list(out, &self.prepared);
-        put_list(out, &self.pre_prepared);
-        put_list(out, &self.certified);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            view: View::decode(reader)?,
-            proof: CheckpointProof::decode(reader)?,
-            prepared: entries(reader)?,
-            pre_prepared: entries(reader)?,
-            certified: reader.list("certificates", CERTIFIED_MAX, CERTIFIED_BYTES_MIN, Certified::decode)?,
-        })
-    }
-}
+fields!(ViewChange {
+    view,
+    proof,
+    prepared[ENTRIES_MAX, ENTRY_BYTES],
+    pre_prepared[ENTRIES_MAX, ENTRY_BYTES],
+    certified[CERTIFIED_MAX, CERTIFIED_BYTES_MIN]
+});
 
 /// Smallest size of a [`Certified`]: two statements of kind, view, height, scope and subject.
 const CERTIFIED_BYTES_MIN: usize = 2 * (8 + 8 + 32 + 32);
@@ -232,53 +201,25 @@ const CERTIFIED_BYTES_MIN: usize = 2 * (8 + 8 + 32 + 32);
 /// Smallest size of a signed view change: sender, view, three counts and the signature.
 const SIGNED_BYTES_MIN: usize = 2 + 8 + 4 + 4 + 4 + 64;
 
-fn put_signed<T: Wire>(out: &mut Vec<u8>, signed: &Signed<T>) {
-    signed.by.encode(out);
-    signed.body.encode(out);
-    signed.signature.encode(out);
-}
-
-fn read_signed<T: Wire>(reader: &mut Reader<'_>) -> Result<Signed<T>, DecodeError> {
-    let by = ReplicaId::decode(reader)?;
-    Ok(Signed { by, body: T::decode(reader)?, signature: Signature::decode(reader)? })
-}
-
-fn put_changes(out: &mut Vec<u8>, changes: &[Signed<ViewChange>]) {
-    put_length(out, changes.len());
-    for change in changes {
-        put_signed(out, change);
-    }
-}
-
 /// Decodes view changes of distinct senders, in the order of their ids: no sender counts twice.
 fn read_changes(reader: &mut Reader<'_>) -> Result<Vec<Signed<ViewChange>>, DecodeError> {
-    let changes = reader.list("view changes", REPLICAS_MAX, SIGNED_BYTES_MIN, read_signed)?;
+    let changes = reader.list("view changes", REPLICAS_MAX, SIGNED_BYTES_MIN, Wire::decode)?;
     let distinct =
         changes.windows(2).all(|pair: &[Signed<ViewChange>]| matches!(pair, [a, b] if a.by < b.by));
     if distinct { Ok(changes) } else { Err(DecodeError::Value("senders of view changes")) }
 }
 
-fn put_picks(out: &mut Vec<u8>, picks: &[(Height, BlockId)]) {
-    put_length(out, picks.len());
-    for (height, block) in picks {
-        height.encode(out);
-        block.encode(out);
-    }
-}
-
 impl Wire for NewView {
     fn encode(&self, out: &mut Vec<u8>) {
         self.view.encode(out);
-        put_changes(out, &self.changes);
-        put_picks(out, &self.picks);
+        put_list(out, &self.changes);
+        put_list(out, &self.picks);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             view: View::decode(reader)?,
             changes: read_changes(reader)?,
-            picks: reader.list("picks", ENTRIES_MAX, 8 + 32, |reader| {
-                Ok((Height::decode(reader)?, BlockId::decode(reader)?))
-            })?,
+            picks: reader.list("picks", ENTRIES_MAX, 8 + 32, Wire::decode)?,
         })
     }
 }
@@ -289,18 +230,18 @@ impl Wire for EntryProof {
             Self::Nothing => out.push(0),
             Self::NewView(signed) => {
                 out.push(1);
-                put_signed(out, &**signed);
+                signed.encode(out);
             }
             Self::ViewChanges(changes) => {
                 out.push(2);
-                put_changes(out, changes);
+                put_list(out, changes);
             }
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match reader.u8()? {
             0 => Ok(Self::Nothing),
-            1 => read_signed(reader).map(|signed| Self::NewView(Box::new(signed))),
+            1 => Wire::decode(reader).map(Self::NewView),
             2 => read_changes(reader).map(Self::ViewChanges),
             _ => Err(DecodeError::Tag("entry proof")),
         }

@@ -10,8 +10,9 @@
 //! | forgetting | proofs of acknowledged blocks (§18): answers recovering peers that it runs, and shows nothing |
 
 use super::statements::{NOTIFY, VOTE};
+use crate::attack_table::attack_table;
 use quorate_consensus::{AttackEntry, Certificate, Message, Place, Retelling, Scene};
-use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, View};
+use quorate_types::{BlockId, Height, Kind, ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of remembered certificates, own headers and conflicting messages, of each.
@@ -27,6 +28,8 @@ const VIEWS_FOR_ONE: u64 = 3;
 pub trait AttackMessage: Message + Clone {
     /// Headers of this form.
     type Header: Clone + Send;
+    /// Kinds of messages that propose, or show the end of a view.
+    const PROPOSE_OR_SHOW: &'static [Kind];
 
     /// Returns the same message about a block with a time one nanosecond later, if this replica has proposed its block.
     fn equivocated(&self, scene: &Scene<'_>) -> Option<Self>;
@@ -38,44 +41,18 @@ pub trait AttackMessage: Message + Clone {
     fn blame(view: View) -> Self;
     /// Removes all content of an answer to a recovering peer.
     fn forgotten(self) -> Self;
-    /// Whether messages of this kind propose, or show the end of a view.
-    fn proposes_or_shows(kind: Kind) -> bool;
 }
 
 /// Returns the attacks on a form with these messages.
 pub(super) const fn attacks<M: AttackMessage>() -> &'static [AttackEntry] {
-    &[
-        AttackEntry {
-            name: "equivocate",
-            about: "Proposes two blocks at each place and votes for both.",
-            make: || Box::new(Own::<M>::new(equivocate)),
-        },
-        AttackEntry {
-            name: "late contradictions",
-            about: "Equivocates when others may just rely on that it has not.",
-            make: || Box::new(Own::<M>::new(equivocate_late)),
-        },
-        AttackEntry {
-            name: "told to one",
-            about: "Proposes, votes and shows what ends a view before one replica alone.",
-            make: || Box::new(Own::<M>::new(tell_one)),
-        },
-        AttackEntry {
-            name: "low locks",
-            about: "Extends the lowest block that it can show, before some or all.",
-            make: || Box::new(Own::<M>::new(lock_low)),
-        },
-        AttackEntry {
-            name: "blames",
-            about: "Blames every leader, before some.",
-            make: || Box::new(Own::<M>::new(blame_all)),
-        },
-        AttackEntry {
-            name: "forgetting",
-            about: "Answers recovering peers that nothing has happened.",
-            make: || Box::new(Own::<M>::new(forget)),
-        },
-    ]
+    attack_table! { Own<M>:
+        "equivocate" = equivocate, "Proposes two blocks at each place and votes for both.";
+        "late contradictions" = equivocate_late, "Equivocates when others may just rely on that it has not.";
+        "told to one" = tell_one, "Proposes, votes and shows what ends a view before one replica alone.";
+        "low locks" = lock_low, "Extends the lowest block that it can show, before some or all.";
+        "blames" = blame_all, "Blames every leader, before some.";
+        "forgetting" = forget, "Answers recovering peers that nothing has happened.";
+    }
 }
 
 type Own<M> = Retelling<M, M, AttackMemory<M>>;
@@ -128,11 +105,6 @@ impl<M: AttackMessage> AttackMemory<M> {
             self.became.pop_first();
         }
     }
-}
-
-/// Returns another valid block with the same payload: its time is one nanosecond later.
-pub(super) fn other(block: &Block) -> Block {
-    Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
 }
 
 fn is_odd(to: ReplicaId) -> bool {
@@ -191,7 +163,7 @@ fn tell_one<M: AttackMessage>(
     said: M,
 ) -> Vec<M> {
     let kind = said.kind();
-    let is_for_one = M::proposes_or_shows(kind) || [VOTE, NOTIFY].contains(&kind);
+    let is_for_one = M::PROPOSE_OR_SHOW.contains(&kind) || [VOTE, NOTIFY].contains(&kind);
     let one = scene.committee.rotate(said.place().view.0 / VIEWS_FOR_ONE);
     if is_for_one && one != to { Vec::new() } else { vec![said] }
 }

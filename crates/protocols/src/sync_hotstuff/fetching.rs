@@ -57,8 +57,8 @@ impl<F: Form> SyncHotStuff<F> {
     /// Asks all holders of a block once. A later holder is asked when it shows the block.
     pub(super) fn ask_holders(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
         let Some(mut peers) = F::fetches(self).ask(id) else { return };
-        if let Some(leader) = F::fetches_from_leader(self) {
-            peers.insert(leader);
+        if F::FETCHES_FROM_LEADER {
+            peers.insert(self.leader);
         }
         peers.remove(cx.me());
         peers.iter().for_each(|peer| F::ask_for(self, cx, id, peer));

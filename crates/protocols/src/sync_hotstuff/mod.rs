@@ -90,7 +90,6 @@ mod attacks;
 mod blames;
 mod block_fetches;
 mod chain_end;
-mod encoding;
 mod fetching;
 mod figures;
 mod leaving;

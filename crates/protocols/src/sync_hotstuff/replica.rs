@@ -102,6 +102,8 @@ pub trait Form: Debug + Sized + Send + 'static {
     const BAD_VIEW: u64;
     /// Kinds of statements with one slot in each view.
     const SLOTS: &'static [Kind];
+    /// Whether the leader of the view is asked for every missing block.
+    const FETCHES_FROM_LEADER: bool;
     /// Views by which the guard's floors move: each step is an entry of the log.
     const FLOOR_STEP: u64;
     /// Messages.
@@ -182,8 +184,6 @@ pub trait Form: Debug + Sized + Send + 'static {
     fn is_complete(replica: &SyncHotStuff<Self>, cx: &mut Context<'_, Self>, id: BlockId) -> bool;
     /// Asks a peer for the missing parts of a block.
     fn ask_for(replica: &mut SyncHotStuff<Self>, cx: &mut Context<'_, Self>, id: BlockId, peer: ReplicaId);
-    /// Returns a peer that is asked for every missing block.
-    fn fetches_from_leader(replica: &SyncHotStuff<Self>) -> Option<ReplicaId>;
     /// Returns the views whose messages are verified.
     fn views_heard(replica: &SyncHotStuff<Self>) -> Range<View>;
     /// Returns the height of the lock.

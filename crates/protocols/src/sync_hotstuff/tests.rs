@@ -4,6 +4,7 @@ mod attacks;
 mod bounds;
 mod records;
 mod recovery;
+pub(super) mod strategies;
 
 use super::replica::{Form, noted};
 use super::rotating::Rotating;

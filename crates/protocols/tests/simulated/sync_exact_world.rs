@@ -1,13 +1,16 @@
 //! Worlds of Sync HotStuff and Opt Sync with exact message delays, and with one leader that sends the messages of the test.
 
-use crate::support::{begin, go, level, world_of};
+use crate::support::{begin, go, incr, level, r, settle_honest, wait_for, world_of};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::{Certificate, Entry, To};
 use quorate_protocols::sync_hotstuff::{Header, SyncMessage, bind_base, vote};
-use quorate_sim::{Costs, Frame, LinkConditions, Settings, Transport, Verdict, World, ms};
+use quorate_sim::{
+    Byzantine, Costs, Frame, KvResult, LinkConditions, Settings, Survives, Transport, Verdict, World, ms,
+    secs,
+};
 use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Time, View};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Δ of these worlds.
@@ -121,6 +124,52 @@ pub(crate) fn exact(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut
     });
     world.take_exact_times();
     world
+}
+
+/// S15: all lose power right after a client has its answer, and recover in any order. No timer commits before its replica
+/// runs again. One replica lies from then on, by silence or by messages: acknowledged requests survive. `listen` begins to
+/// observe a world. It returns a function that takes the replicas that have reported since its last call that they run.
+pub(crate) fn acknowledged_request_survives_a_power_cut_of_all<R: FnMut() -> Vec<ReplicaId>>(
+    entry: &Entry,
+    listen: impl Fn(&mut World) -> R,
+) {
+    let orders: [[u16; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for (seed, order) in (0..).zip(orders) {
+        let mut world = exact(entry, 3, 150 + seed, |_| {});
+        let mut take_reports = listen(&mut world);
+        begin(&mut world);
+        level(&mut world);
+        for round in 0..3 {
+            let id = world.submit(0, &[incr("n")])[0];
+            wait_for(&mut world, &[id], secs(5));
+            let known = world.highest();
+            take_reports();
+            for replica in world.replicas() {
+                world.crash(replica, Survives::Nothing);
+            }
+            for replica in order {
+                go(world.run_for(ms(10 + 40 * round)), &world);
+                world.start(r(replica)).unwrap();
+            }
+            let mut running: BTreeSet<ReplicaId> = take_reports().into_iter().collect();
+            while !world.replicas().all(|id| running.contains(&id)) {
+                go(world.run_for(ms(1)), &world);
+                running.extend(take_reports());
+                let early = world.replicas().find(|id| world.decided(*id) > known && !running.contains(id));
+                assert_eq!(early, None, "{order:?}: no commit before the replica runs");
+            }
+        }
+        let liar = r(order[0]);
+        match seed % 2 {
+            0 => world.take_control(liar),
+            _ => world.corrupt_now(liar, Byzantine::Own),
+        }
+        let id = world.submit(1, &[incr("n")])[0];
+        wait_for(&mut world, &[id], secs(30));
+        let result = world.history().get(id).unwrap().result.clone();
+        assert_eq!(result, Some(KvResult::Number(4)), "{order:?}");
+        settle_honest(&mut world);
+    }
 }
 
 /// The first leader is a controlled replica, and all others are at one height in its view.

@@ -2,7 +2,7 @@
 
 use super::kit::{Bench, MS, after, follows, on, qc, r, round_robin};
 use super::shared;
-use crate::chained::jolteon::TIMEOUT;
+use crate::chained::TIMEOUT;
 use crate::chained::{ChainedMessage, Content, HotStuff2, Timer, VOTE};
 use quorate_consensus::parts::timeouts::timeout_statement;
 use quorate_consensus::parts::votes::BlockVote;

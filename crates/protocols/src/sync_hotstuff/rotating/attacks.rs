@@ -1,9 +1,10 @@
 //! Messages of the rotating form under the attacks of the family ([`super::super::attacks`]).
 
-use super::super::attacks::{AttackMemory, AttackMessage, other};
+use super::super::attacks::{AttackMemory, AttackMessage};
 use super::super::statements::{CERTIFIED, EVIDENCE, PROPOSE};
 use super::header::Header;
 use super::message::{Answer, RotatingMessage};
+use crate::attack_table::other;
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Message as _, Scene, Signed};
@@ -26,6 +27,7 @@ fn on(header: &Header, (certificate, height): &(Certificate, Height)) -> Header 
 
 impl AttackMessage for RotatingMessage {
     type Header = Header;
+    const PROPOSE_OR_SHOW: &'static [Kind] = &[PROPOSE, EVIDENCE, CERTIFIED];
 
     fn equivocated(&self, scene: &Scene<'_>) -> Option<Self> {
         let again = |header: &Header| Header { block: other(&header.block), parent_view: header.parent_view };
@@ -74,9 +76,5 @@ impl AttackMessage for RotatingMessage {
     fn forgotten(self) -> Self {
         let Self::Answer(answer) = self else { return self };
         Self::Answer(Box::new(Answer::bare(answer.incarnation, RecoveryStage::Running)))
-    }
-
-    fn proposes_or_shows(kind: Kind) -> bool {
-        [PROPOSE, EVIDENCE, CERTIFIED].contains(&kind)
     }
 }

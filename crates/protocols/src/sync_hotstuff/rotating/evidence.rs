@@ -1,8 +1,8 @@
 //! Evidence that silence in a view proves nothing (§11, 5).
 
-use super::super::encoding::variants;
 use super::super::statements::claim_blames;
 use super::header::{Header, claim_votes};
+use crate::encoding::variants;
 use quorate_consensus::{Certificate, Claims, Signed};
 use quorate_types::View;
 

@@ -3,7 +3,7 @@
 use super::super::replica::SyncHotStuff;
 use super::state::Rotating;
 use quorate_consensus::{Certificate, Cx};
-use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet};
+use quorate_types::{BlockId, Height, ReplicaSet};
 use std::collections::BTreeSet;
 
 impl SyncHotStuff<Rotating> {
@@ -34,13 +34,6 @@ impl SyncHotStuff<Rotating> {
             self.ask_holders(cx, id);
         }
         self.end_fetch(cx, id);
-    }
-
-    /// Asks a peer for a block, unless nothing certified is below it.
-    pub(super) fn want(cx: &mut Cx<'_, Self>, id: BlockId, peer: ReplicaId) {
-        if !cx.blocks().is_bare(id) {
-            cx.want(id, peer);
-        }
     }
 
     /// Forgets fetches of blocks that no kept view names. So there are no more fetches than kept blocks.

@@ -39,6 +39,7 @@ impl Form for Rotating {
     /// §21: a view with a faulty leader takes 10 Δ + 2 τ.
     const BAD_VIEW: u64 = 10;
     const SLOTS: &'static [Kind] = &[PROPOSE, VOTE, STATUS];
+    const FETCHES_FROM_LEADER: bool = false;
     const FLOOR_STEP: u64 = 32;
     type Message = RotatingMessage;
     type Record = RotatingRecord;
@@ -251,11 +252,10 @@ impl Form for Rotating {
     }
 
     fn ask_for(_: &mut SyncHotStuff<Self>, cx: &mut Context<'_, Self>, id: BlockId, peer: ReplicaId) {
-        SyncHotStuff::want(cx, id, peer);
-    }
-
-    fn fetches_from_leader(_: &SyncHotStuff<Self>) -> Option<ReplicaId> {
-        None
+        // A block with nothing certified below it is not fetched.
+        if !cx.blocks().is_bare(id) {
+            cx.want(id, peer);
+        }
     }
 
     fn views_heard(replica: &SyncHotStuff<Self>) -> Range<View> {

@@ -1,8 +1,8 @@
 //! Headers and votes of the rotating form (§11, §17). A view has one proposal and one vote of each replica, so their statements
 //! have no height.
 
-use super::super::encoding::fields;
 use super::super::statements::{PROPOSE, STATUS, VOTE, leader};
+use crate::encoding::fields;
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, Claims, Signed};

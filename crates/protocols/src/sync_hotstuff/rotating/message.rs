@@ -1,12 +1,12 @@
 //! Messages of the rotating form (§11, §17).
 
-use super::super::encoding::{fields, variants};
 use super::super::statements::{
     ANSWER, ASK, BLAME, CERTIFICATE_BYTES, CERTIFIED, EVIDENCE, PROPOSE, SHOW, STATUS, VOTE, blame,
     claim_blames,
 };
 use super::evidence::ViewEvidence;
 use super::header::{Header, claim_votes, status, vote};
+use crate::encoding::{fields, variants};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Signed};
 use quorate_types::{Height, Incarnation, Kind, PayloadId, View};

@@ -1,9 +1,9 @@
 //! Durable facts of the rotating form (§3, §18).
 
-use super::super::encoding::variants;
 use super::super::replica::SyncHotStuff;
 use super::header::Header;
 use super::state::Rotating;
+use crate::encoding::variants;
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
 use quorate_types::{Digest, Height, View};
 

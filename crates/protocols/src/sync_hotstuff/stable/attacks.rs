@@ -1,9 +1,10 @@
 //! Messages of the stable form under the attacks of the family ([`super::super::attacks`]).
 
-use super::super::attacks::{AttackMemory, AttackMessage, other};
+use super::super::attacks::{AttackMemory, AttackMessage};
 use super::super::statements::{CERTIFIED, EVIDENCE, NEW_VIEW, PROPOSE, STATUS};
 use super::message::{Answer, SyncMessage};
 use super::statements::{Header, Lock};
+use crate::attack_table::other;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Message as _, Scene, Signed};
 use quorate_types::{Height, Kind, View};
@@ -14,6 +15,7 @@ fn equivocated(header: &Header) -> Header {
 
 impl AttackMessage for SyncMessage {
     type Header = Header;
+    const PROPOSE_OR_SHOW: &'static [Kind] = &[PROPOSE, NEW_VIEW, EVIDENCE, CERTIFIED];
 
     fn equivocated(&self, scene: &Scene<'_>) -> Option<Self> {
         match self {
@@ -58,9 +60,5 @@ impl AttackMessage for SyncMessage {
     fn forgotten(self) -> Self {
         let Self::Answer(answer) = self else { return self };
         Self::Answer(Box::new(Answer::bare(answer.incarnation, RecoveryStage::Running)))
-    }
-
-    fn proposes_or_shows(kind: Kind) -> bool {
-        [PROPOSE, NEW_VIEW, EVIDENCE, CERTIFIED].contains(&kind)
     }
 }

@@ -113,7 +113,7 @@ impl RankedCertificates {
     }
 
     /// Returns certificates of a view at or above a height, lowest first.
-    pub(super) fn from(&self, view: View, height: Height) -> impl Iterator<Item = &Certificate> {
+    pub(super) fn from(&self, view: View, height: Height) -> impl DoubleEndedIterator<Item = &Certificate> {
         self.weak.range((view, height)..=(view, Height::MAX)).map(|(_, certificate)| certificate)
     }
 
@@ -134,8 +134,7 @@ impl RankedCertificates {
 
     /// Returns the certificates of a view, highest first.
     pub(super) fn of_view(&self, view: View) -> impl Iterator<Item = &Certificate> {
-        let all = self.weak.range((view, Height::ZERO)..=(view, Height::MAX));
-        all.rev().map(|(_, certificate)| certificate)
+        self.from(view, Height::ZERO).rev()
     }
 
     /// Returns the highest certificate of q_R votes of a view.

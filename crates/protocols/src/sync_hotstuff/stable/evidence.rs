@@ -1,9 +1,9 @@
 //! Evidence for which a view is left (§5).
 
-use super::super::encoding::variants;
 use super::super::statements::{CERTIFICATE_BYTES, claim_blames, leader};
 use super::split::Split;
 use super::statements::{LeaderStatement, bind_base};
+use crate::encoding::variants;
 use quorate_consensus::{Certificate, Claims, Signed};
 use quorate_types::View;
 

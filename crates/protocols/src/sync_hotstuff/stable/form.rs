@@ -27,6 +27,7 @@ impl<V: Variant> Form for V {
     const WAIT: u64 = V::WAIT;
     const BAD_VIEW: u64 = V::BAD_VIEW;
     const SLOTS: &'static [Kind] = &[PROPOSE, VOTE, NEW_VIEW, STATUS];
+    const FETCHES_FROM_LEADER: bool = true;
     const FLOOR_STEP: u64 = 1;
     type Message = SyncMessage;
     type Record = SyncRecord;
@@ -261,10 +262,6 @@ impl<V: Variant> Form for V {
 
     fn ask_for(replica: &mut SyncHotStuff<V>, cx: &mut Context<'_, V>, id: BlockId, peer: ReplicaId) {
         replica.ask_for_parts(cx, id, peer);
-    }
-
-    fn fetches_from_leader(replica: &SyncHotStuff<V>) -> Option<ReplicaId> {
-        Some(replica.leader)
     }
 
     fn views_heard(replica: &SyncHotStuff<V>) -> Range<View> {

@@ -1,6 +1,5 @@
 //! Messages of the stable form (§17; `optsync` §14).
 
-use super::super::encoding::{fields, variants};
 use super::super::statements::{
     ANSWER, ASK, BLAME, CERTIFICATE_BYTES, CERTIFIED, EVIDENCE, FIRST_VOTE, FORWARD, LACK, NEW_VIEW, NOTIFY,
     PROPOSE, STATUS, VOTE, blame,
@@ -10,6 +9,7 @@ use super::statements::{
     Header, LeaderStatement, Lock, LockName, SyncNewView, claim_certificate, claim_votes, rank,
     responsive_quorum, vote,
 };
+use crate::encoding::{fields, variants};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Seal, Signed};
 use quorate_types::block::BLOCK_BYTES;

@@ -1,10 +1,10 @@
 //! Durable facts of the stable form (§3).
 
-use super::super::encoding::variants;
 use super::super::replica::SyncHotStuff;
 use super::evidence::{EVIDENCE_BYTES, EVIDENCE_MAX, QuitEvidence};
 use super::statements::{Header, Lock, SyncNewView, rank};
 use super::variant::Variant;
+use crate::encoding::variants;
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
 use quorate_types::{Digest, Height, View};
 

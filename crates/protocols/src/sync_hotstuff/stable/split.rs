@@ -2,8 +2,8 @@
 //! conflict then: the blocks between them prove it. After a power cut, two branches of a view may be known only by the last
 //! votes of two replicas. A leader may also show one replica a header far below those that all others have.
 
-use super::super::encoding::fields;
 use super::statements::Header;
+use crate::encoding::fields;
 use quorate_consensus::{Claims, Signed};
 use quorate_types::block::BLOCK_BYTES;
 use quorate_types::{Block, View};

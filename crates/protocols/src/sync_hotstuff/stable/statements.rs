@@ -1,8 +1,8 @@
 //! Signed statements of the stable form: headers of blocks, votes, locks, and statements of leaders (§2, §6; `optsync` §6).
 
-use super::super::encoding::{fields, variants};
 use super::super::replica::End;
 use super::super::statements::{FIRST_VIEW, NEW_VIEW, PROPOSE, STATUS, VOTE, leader};
+use crate::encoding::{fields, variants};
 use quorate_consensus::{Certificate, Claims, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::digest::context;

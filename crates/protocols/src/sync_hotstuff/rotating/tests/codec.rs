@@ -3,24 +3,10 @@
 use super::super::RotatingRecord;
 use super::super::message::CERTIFICATES_MAX;
 use super::*;
+use crate::encoding::tests::check_one_encoding;
+use crate::sync_hotstuff::tests::strategies::{heights, ids, replicas, signed_by_some, stages, views};
 use proptest::prelude::*;
-use quorate_types::{Digest, PayloadId, Signature, Wire};
-
-fn ids() -> impl Strategy<Value = BlockId> {
-    any::<[u8; 32]>().prop_map(|bytes| BlockId(Digest(bytes)))
-}
-
-fn views() -> impl Strategy<Value = View> {
-    prop_oneof![(0u64..5).prop_map(View), any::<u64>().prop_map(View)]
-}
-
-fn heights() -> impl Strategy<Value = Height> {
-    prop_oneof![(0u64..5).prop_map(Height), any::<u64>().prop_map(Height)]
-}
-
-fn replicas() -> impl Strategy<Value = ReplicaId> {
-    prop_oneof![(0u16..5).prop_map(ReplicaId), any::<u16>().prop_map(ReplicaId)]
-}
+use quorate_types::{PayloadId, Wire};
 
 fn headers() -> impl Strategy<Value = Header> {
     (ids(), heights(), views(), replicas(), any::<u64>(), ids(), views()).prop_map(
@@ -39,34 +25,25 @@ fn headers() -> impl Strategy<Value = Header> {
     )
 }
 
-fn said<T: std::fmt::Debug>(body: impl Strategy<Value = T>) -> impl Strategy<Value = Signed<T>> {
-    (body, replicas(), any::<u8>()).prop_map(|(body, by, byte)| Signed {
-        body,
-        by,
-        signature: Signature([byte; 64]),
-    })
-}
-
 fn certificates() -> impl Strategy<Value = Certificate> {
     (views(), ids(), 0u16..4).prop_map(|(view, block, votes)| certificate(view.0, block, votes))
 }
 
 fn evidence() -> impl Strategy<Value = ViewEvidence> {
     prop_oneof![
-        (said(headers()), said(headers())).prop_map(|both| ViewEvidence::Conflict(Box::new(both))),
+        (signed_by_some(headers()), signed_by_some(headers()))
+            .prop_map(|both| ViewEvidence::Conflict(Box::new(both))),
         (certificates(), certificates()).prop_map(|both| ViewEvidence::Certificates(Box::new(both))),
         certificates().prop_map(ViewEvidence::Blames),
     ]
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
-    let stage =
-        prop_oneof![Just(RecoveryStage::Silent), Just(RecoveryStage::Voting), Just(RecoveryStage::Running)];
     (
-        (any::<u64>(), stage, prop::option::of(certificates())),
+        (any::<u64>(), stages(), prop::option::of(certificates())),
         prop::collection::vec(certificates(), 0..=CERTIFICATES_MAX),
-        prop::option::of(said(headers())),
-        prop::option::of(said(said(headers()))),
+        prop::option::of(signed_by_some(headers())),
+        prop::option::of(signed_by_some(signed_by_some(headers()))),
     )
         .prop_map(|((incarnation, stage, blames), certificates, header, voted)| Answer {
             incarnation: Incarnation(incarnation),
@@ -81,9 +58,9 @@ fn answers() -> impl Strategy<Value = Answer> {
 fn messages() -> impl Strategy<Value = RotatingMessage> {
     prop_oneof![
         (headers(), certificates()).prop_map(|(header, parent)| RotatingMessage::Propose { header, parent }),
-        said(headers()).prop_map(RotatingMessage::Vote),
+        signed_by_some(headers()).prop_map(RotatingMessage::Vote),
         certificates().prop_map(RotatingMessage::Certified),
-        said(headers()).prop_map(RotatingMessage::Show),
+        signed_by_some(headers()).prop_map(RotatingMessage::Show),
         (views(), certificates()).prop_map(|(view, lock)| RotatingMessage::Status { view, lock }),
         views().prop_map(RotatingMessage::Blame),
         evidence().prop_map(RotatingMessage::Evidence),
@@ -97,7 +74,7 @@ fn records() -> impl Strategy<Value = RotatingRecord> {
     prop_oneof![
         (views(), any::<bool>(), blames, certificates())
             .prop_map(|(view, quit, blames, lock)| RotatingRecord::Entered { view, quit, blames, lock }),
-        (prop::option::of(said(headers())), prop::option::of((headers(), certificates())))
+        (prop::option::of(signed_by_some(headers())), prop::option::of((headers(), certificates())))
             .prop_map(|(voted, proposed)| RotatingRecord::Said { voted, proposed }),
         certificates().prop_map(RotatingRecord::Highest),
     ]
@@ -125,14 +102,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn messages_round_trip(message in messages()) {
-        let bytes = message.to_bytes();
-        prop_assert_eq!(RotatingMessage::from_bytes(&bytes), Ok(message));
-        for end in 0..bytes.len() {
-            prop_assert!(RotatingMessage::from_bytes(&bytes[..end]).is_err());
-        }
-        let more = [&bytes[..], &[0]].concat();
-        prop_assert!(RotatingMessage::from_bytes(&more).is_err());
+    fn message_has_one_encoding(message in messages()) {
+        check_one_encoding(&message);
     }
 
     #[test]
@@ -147,14 +118,8 @@ proptest! {
     }
 
     #[test]
-    fn records_round_trip(record in records()) {
-        let mut bytes = record.to_bytes();
-        prop_assert_eq!(RotatingRecord::from_bytes(&bytes), Ok(record));
-        for end in 0..bytes.len() {
-            prop_assert!(RotatingRecord::from_bytes(&bytes[..end]).is_err());
-        }
-        bytes.push(0);
-        prop_assert!(RotatingRecord::from_bytes(&bytes).is_err());
+    fn record_has_one_encoding(record in records()) {
+        check_one_encoding(&record);
     }
 
     #[test]

@@ -2,29 +2,13 @@
 
 use super::super::message::HEADERS_MAX;
 use super::*;
+use crate::encoding::tests::check_one_encoding;
+use crate::sync_hotstuff::tests::strategies::{
+    heights, ids, replicas, signatures, signed_by_some, stages, views,
+};
 use crate::sync_hotstuff::{LockName, Split, SyncRecord};
 use proptest::prelude::*;
-use quorate_types::{Digest, Kind, PayloadId, ReplicaId, Signature, Statement, Wire};
-
-fn ids() -> impl Strategy<Value = BlockId> {
-    any::<[u8; 32]>().prop_map(|bytes| BlockId(Digest(bytes)))
-}
-
-fn views() -> impl Strategy<Value = View> {
-    prop_oneof![(0u64..5).prop_map(View), any::<u64>().prop_map(View)]
-}
-
-fn heights() -> impl Strategy<Value = Height> {
-    prop_oneof![(0u64..5).prop_map(Height), any::<u64>().prop_map(Height)]
-}
-
-fn signatures() -> impl Strategy<Value = Signature> {
-    any::<u8>().prop_map(|byte| Signature([byte; 64]))
-}
-
-fn replicas() -> impl Strategy<Value = ReplicaId> {
-    prop_oneof![(0u16..5).prop_map(ReplicaId), any::<u16>().prop_map(ReplicaId)]
-}
+use quorate_types::{Kind, PayloadId, ReplicaId, Statement, Wire};
 
 fn headers() -> impl Strategy<Value = Header> {
     (ids(), heights(), views(), replicas(), any::<u64>(), ids(), ids()).prop_map(
@@ -41,10 +25,6 @@ fn headers() -> impl Strategy<Value = Header> {
             base,
         },
     )
-}
-
-fn said<T: std::fmt::Debug>(body: impl Strategy<Value = T>) -> impl Strategy<Value = Signed<T>> {
-    (body, replicas(), signatures()).prop_map(|(body, by, signature)| Signed { body, by, signature })
 }
 
 fn certificates() -> impl Strategy<Value = Certificate> {
@@ -69,13 +49,13 @@ fn statements() -> impl Strategy<Value = LeaderStatement> {
 
 fn evidence() -> impl Strategy<Value = QuitEvidence> {
     prop_oneof![
-        (said(statements()), said(statements())).prop_map(|both| QuitEvidence::Conflict(Box::new(both))),
-        (said(headers()), said(headers()), prop::collection::vec(headers(), 0..4)).prop_map(
-            |(low, high, between)| {
+        (signed_by_some(statements()), signed_by_some(statements()))
+            .prop_map(|both| QuitEvidence::Conflict(Box::new(both))),
+        (signed_by_some(headers()), signed_by_some(headers()), prop::collection::vec(headers(), 0..4))
+            .prop_map(|(low, high, between)| {
                 let between = between.into_iter().map(|header| header.block).collect();
                 QuitEvidence::Split(Box::new(Split { low, high, between }))
-            }
-        ),
+            }),
         certificates().prop_map(QuitEvidence::Blames),
     ]
 }
@@ -85,14 +65,12 @@ fn new_views() -> impl Strategy<Value = SyncNewView> {
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
-    let stage =
-        prop_oneof![Just(RecoveryStage::Silent), Just(RecoveryStage::Voting), Just(RecoveryStage::Running)];
     (
-        (any::<u64>(), stage, prop::collection::vec(evidence(), 0..3)),
+        (any::<u64>(), stages(), prop::collection::vec(evidence(), 0..3)),
         prop::collection::vec(certificates(), 0..=4),
-        prop::option::of(said(new_views())),
-        prop::collection::vec(said(headers()), 0..4),
-        prop::option::of(said(said(headers()))),
+        prop::option::of(signed_by_some(new_views())),
+        prop::collection::vec(signed_by_some(headers()), 0..4),
+        prop::option::of(signed_by_some(signed_by_some(headers()))),
     )
         .prop_map(|((incarnation, stage, evidence), certificates, new_view, headers, voted)| Answer {
             incarnation: Incarnation(incarnation),
@@ -108,7 +86,7 @@ fn answers() -> impl Strategy<Value = Answer> {
 fn messages() -> impl Strategy<Value = SyncMessage> {
     prop_oneof![
         (headers(), certificates()).prop_map(|(header, parent)| SyncMessage::Propose { header, parent }),
-        said(headers()).prop_map(SyncMessage::Vote),
+        signed_by_some(headers()).prop_map(SyncMessage::Vote),
         (views(), heights(), ids()).prop_map(|(view, height, base)| SyncMessage::FirstVote {
             view,
             height,
@@ -118,7 +96,7 @@ fn messages() -> impl Strategy<Value = SyncMessage> {
         (views(), locks()).prop_map(|(view, lock)| SyncMessage::Status { view, lock }),
         views().prop_map(SyncMessage::Blame),
         evidence().prop_map(SyncMessage::Evidence),
-        said(new_views()).prop_map(|new_view| SyncMessage::Forward { new_view }),
+        signed_by_some(new_views()).prop_map(|new_view| SyncMessage::Forward { new_view }),
         certificates().prop_map(SyncMessage::Notify),
         (any::<u64>(), heights())
             .prop_map(|(number, above)| SyncMessage::Ask { incarnation: Incarnation(number), above }),
@@ -133,7 +111,7 @@ fn messages() -> impl Strategy<Value = SyncMessage> {
 }
 
 fn records() -> impl Strategy<Value = SyncRecord> {
-    let first_voted = prop::option::of(said(new_views()));
+    let first_voted = prop::option::of(signed_by_some(new_views()));
     let evidence = prop::collection::vec(evidence(), 0..3);
     prop_oneof![
         (views(), any::<bool>(), evidence, locks(), first_voted).prop_map(
@@ -145,7 +123,12 @@ fn records() -> impl Strategy<Value = SyncRecord> {
                 first_voted
             }
         ),
-        (views(), prop::option::of(said(headers())), prop::option::of(headers()), prop::option::of(locks()))
+        (
+            views(),
+            prop::option::of(signed_by_some(headers())),
+            prop::option::of(headers()),
+            prop::option::of(locks())
+        )
             .prop_map(|(view, voted, proposed, new_view)| SyncRecord::Said {
                 view,
                 voted,
@@ -182,14 +165,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn messages_round_trip(message in messages()) {
-        let bytes = message.to_bytes();
-        prop_assert_eq!(SyncMessage::from_bytes(&bytes), Ok(message));
-        for end in 0..bytes.len() {
-            prop_assert!(SyncMessage::from_bytes(&bytes[..end]).is_err());
-        }
-        let more = [&bytes[..], &[0]].concat();
-        prop_assert!(SyncMessage::from_bytes(&more).is_err());
+    fn message_has_one_encoding(message in messages()) {
+        check_one_encoding(&message);
     }
 
     #[test]
@@ -205,14 +182,8 @@ proptest! {
     }
 
     #[test]
-    fn records_round_trip(record in records()) {
-        let mut bytes = record.to_bytes();
-        prop_assert_eq!(SyncRecord::from_bytes(&bytes), Ok(record));
-        for end in 0..bytes.len() {
-            prop_assert!(SyncRecord::from_bytes(&bytes[..end]).is_err());
-        }
-        bytes.push(0);
-        prop_assert!(SyncRecord::from_bytes(&bytes).is_err());
+    fn record_has_one_encoding(record in records()) {
+        check_one_encoding(&record);
     }
 
     /// The signed name of a lock binds all of it but the signatures.
