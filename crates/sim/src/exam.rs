@@ -1,8 +1,8 @@
 //! The exam: a fixed list of scenarios that every registered protocol has to pass, at several sizes and with many
 //! seeds.
 //!
-//! A registered protocol is examined automatically, because nothing here knows a protocol. A protocol's own tests
-//! call [`run_short`]. Long runs use the command line, which keeps a ledger of finished runs by hash of the code.
+//! A registered protocol is examined automatically, because nothing here knows a protocol. `quorate exam --short` is a
+//! test of the program. Long runs keep a ledger of finished runs by hash of the code.
 
 mod bound;
 mod short_run;
@@ -146,27 +146,6 @@ impl ExamScenario {
 #[must_use]
 pub fn sizes(entry: &Entry) -> Vec<usize> {
     [1, 2, 3].into_iter().map(|f| entry.smallest(f)).collect()
-}
-
-/// Runs the short exam of a test: each scenario at each size, with `seeds` seeds at the smallest size and fewer at
-/// the others. Returns the failures with scenario and size.
-///
-/// # Errors
-/// Returns an error when the protocol does not support a size.
-pub fn run_short(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
-    let mut failures = Vec::new();
-    for (step, n) in sizes(entry).into_iter().enumerate() {
-        let divisor = 1u64.checked_shl(u32::try_from(step.saturating_mul(2)).unwrap_or(0)).unwrap_or(1);
-        for scenario in EXAM_SCENARIOS {
-            for seed in 0..(seeds / divisor.max(1)).max(scenario.seeds_min) {
-                let report = scenario.run(entry, n, seed)?;
-                if report.failure.is_some() {
-                    failures.push((format!("{} n = {n}", scenario.name), report));
-                }
-            }
-        }
-    }
-    Ok(failures)
 }
 
 /// A run that has failed once, as listed in `crates/sim/regressions/seeds.txt`.

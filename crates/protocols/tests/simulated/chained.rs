@@ -65,7 +65,7 @@ fn s2_s3_commits_continue_with_silent_replicas_and_every_policy<R: Rules>() {
                 world.crash(r(*id), Survives::Everything);
             }
             let awake = world.replicas().find(|id| !silent.contains(&id.0)).unwrap();
-            keep_busy(&mut world, 100_000, ms(20));
+            keep_busy(&mut world, 100_000, ms(100));
             let what = format!("{} n = {n} without {silent:?}, {policy}", R::SPEC.name);
             // `avoiding` gives each silent replica a term before it leaves the replica out.
             go(world.run_for(if policy == "avoiding" { secs(16) } else { secs(2) }), &world);

@@ -1,10 +1,10 @@
 //! The measured cost of every protocol equals its specification, and the documentation lists it.
 
+use crate::side_by_side::run_all;
 use expect_test::expect_file;
 use quorate_protocols::REGISTRY;
 use quorate_sim::conformance::{FiguresReport, markdown, measure, sizes};
 use std::fmt::Write as _;
-use std::sync::LazyLock;
 
 const HEAD: &str = "\
 # Costs of the protocols
@@ -22,31 +22,38 @@ Rotating leaders take turns as in the papers: `leader_policy=round-robin`. New c
 round-robin an absent replica costs a timer in each of its turns, and most requests wait for it.
 ";
 
-/// The measured costs of each protocol of the registry, at its own sizes.
-static REPORTS: LazyLock<Vec<Vec<FiguresReport>>> = LazyLock::new(|| {
-    let of = |entry| {
-        sizes(entry).map(|n| measure(entry, n).unwrap_or_else(|why| panic!("n = {n}: {why}"))).to_vec()
+/// Returns the measured costs of each protocol of the registry, at its own sizes.
+fn measure_all() -> Vec<Vec<FiguresReport>> {
+    let runs: Vec<_> = REGISTRY.iter().flat_map(|entry| sizes(entry).map(|n| (entry, n))).collect();
+    let places: Vec<u64> = (0..runs.len() as u64).collect();
+    let measure_one = |place: u64| {
+        let (entry, n) = runs[place as usize];
+        (place, measure(entry, n).unwrap_or_else(|why| panic!("n = {n}: {why}")))
     };
-    REGISTRY.iter().map(of).collect()
-});
+    let mut measured = run_all(&places, measure_one);
+    measured.sort_by_key(|(place, _)| *place);
+    let reports: Vec<_> = measured.into_iter().map(|(_, report)| report).collect();
+    reports.chunks(3).map(<[_]>::to_vec).collect()
+}
 
 #[test]
 fn measured_costs_equal_the_formulas_of_every_protocol() {
+    let reports = measure_all();
     let mut page = HEAD.to_owned();
-    for of_one in REPORTS.iter() {
+    for of_one in &reports {
         let _ = write!(page, "\n## {}\n\n{}", of_one[0].protocol, markdown(of_one));
     }
-    for report in REPORTS.iter().flatten() {
+    for report in reports.iter().flatten() {
         let wrong: Vec<_> = report.lines.iter().filter(|line| !line.agrees()).collect();
         assert!(wrong.is_empty(), "{} n = {}: {wrong:#?}", report.protocol, report.n);
     }
     expect_file!["../../../../docs/figures.md"].assert_eq(&page);
+    pbft_costs_equal_its_specification(&reports);
 }
 
 /// The costs of PBFT in the numbers of its specification (§16).
-#[test]
-fn pbft_costs_equal_its_specification() {
-    for of_one in REPORTS.iter().filter(|of_one| of_one[0].protocol.as_str().starts_with("pbft")) {
+fn pbft_costs_equal_its_specification(reports: &[Vec<FiguresReport>]) {
+    for of_one in reports.iter().filter(|of_one| of_one[0].protocol.as_str().starts_with("pbft")) {
         let measured: Vec<usize> = of_one.iter().map(|report| report.n).collect();
         let expected = [(4, 24, 12), (7, 84, 42), (10, 180, 90)];
         assert_eq!(measured, expected.map(|(n, _, _)| n));

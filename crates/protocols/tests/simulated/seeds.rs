@@ -5,7 +5,6 @@ use crate::support::{pbft, pbft_signed};
 use expect_test::expect;
 use quorate_consensus::{Entry, Model};
 use quorate_protocols::REGISTRY;
-use quorate_sim::exam::run_short;
 use quorate_sim::fault::{Fault, FaultClass, FaultSource};
 use quorate_sim::seed::{self, StandardRun};
 use quorate_sim::{Oracle, Report, Verdict, ms};
@@ -88,20 +87,6 @@ fn standard_seeds_pass_and_bring_about_every_fault() {
     }
     let unanswered: u64 = reports.iter().map(|report| report.failed_requests).sum();
     assert_eq!(unanswered, 0, "every request has its reply");
-}
-
-/// Every registered protocol passes each scenario of the exam at three sizes. `exam --short`, which a test of the
-/// program runs, has more seeds, and fresh ones each time.
-#[test]
-fn every_protocol_passes_each_scenario_of_the_exam() {
-    let names: Vec<u64> = (0..REGISTRY.len() as u64).collect();
-    run_all(&names, |place| {
-        let entry = &REGISTRY[place as usize];
-        let failed = run_short(entry, 1).unwrap();
-        let failed: Vec<String> =
-            failed.iter().map(|(scenario, report)| format!("{scenario}: {report}")).collect();
-        assert!(failed.is_empty(), "{}: {failed:#?}", entry.spec.name);
-    });
 }
 
 /// Seven replicas tolerate two faults: their random runs pass too.

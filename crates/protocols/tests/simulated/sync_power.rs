@@ -13,9 +13,9 @@ use quorate_sim::{
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
 
-/// Clients, and requests of each: 300 in total.
+/// Clients, and requests of each: 160 in total.
 const CLIENTS: usize = 4;
-const OPERATIONS: u32 = 75;
+const OPERATIONS: u32 = 40;
 /// Replicas restart within so many Δ of each other; the exam's `boot_wait` is 20 Δ.
 const BACK_WITHIN_DELTAS: u64 = 17;
 
