@@ -1,27 +1,8 @@
-//! Encodings that follow from a list of fields. One list serves both directions, so that they cannot differ.
-//!
-//! A field with `[max, least]` is a list of at most `max` values of at least `least` bytes.
+//! Encodings of enums that follow from a list of variants. One list serves both directions, so that they cannot differ.
+//! Fields are those of [`wire_struct!`](quorate_types::wire_struct).
 
 #[cfg(test)]
 pub(crate) mod tests;
-
-/// Encodes a struct as its fields in this order.
-macro_rules! fields {
-    ($type:ident { $($field:ident $([$max:expr, $least:expr])?),* }) => {
-        impl quorate_types::codec::Wire for $type {
-            fn encode(&self, out: &mut Vec<u8>) {
-                $($crate::encoding::field!(encode &self.$field, out $(, $max)?);)*
-            }
-            fn decode(
-                reader: &mut quorate_types::codec::Reader<'_>,
-            ) -> Result<Self, quorate_types::codec::DecodeError> {
-                $(let $field = $crate::encoding::field!(decode $field, reader $(, $max, $least)?)?;)*
-                Ok(Self { $($field),* })
-            }
-        }
-    };
-}
-pub(crate) use fields;
 
 /// Encodes an enum as the tag of its variant and the fields of that variant in this order.
 macro_rules! variants {
@@ -41,8 +22,8 @@ macro_rules! variant_functions {
             match self {
                 $(Self::$variant $({ $($field),* })? $(( $($value),* ))? => {
                     out.push($tag);
-                    $($($crate::encoding::field!(encode $field, out $(, $max)?);)*)?
-                    $($($crate::encoding::field!(encode $value, out);)*)?
+                    $($(quorate_types::wire_field!(encode $field, out $(, $max)?);)*)?
+                    $($(quorate_types::wire_field!(encode $value, out);)*)?
                 })*
             }
         }
@@ -51,8 +32,8 @@ macro_rules! variant_functions {
         ) -> Result<Self, quorate_types::codec::DecodeError> {
             match reader.u8()? {
                 $($tag => {
-                    $($(let $field = $crate::encoding::field!(decode $field, reader $(, $max, $least)?)?;)*)?
-                    $($(let $value = $crate::encoding::field!(decode $value, reader)?;)*)?
+                    $($(let $field = quorate_types::wire_field!(decode $field, reader $(, $max, $least)?)?;)*)?
+                    $($(let $value = quorate_types::wire_field!(decode $value, reader)?;)*)?
                     Ok(Self::$variant $({ $($field),* })? $(( $($value),* ))?)
                 })*
                 _ => Err(quorate_types::codec::DecodeError::Tag($name)),
@@ -61,20 +42,3 @@ macro_rules! variant_functions {
     };
 }
 pub(crate) use variant_functions;
-
-/// Encodes or decodes one field.
-macro_rules! field {
-    (encode $value:expr, $out:ident) => {
-        quorate_types::codec::Wire::encode($value, $out)
-    };
-    (encode $list:expr, $out:ident, $max:expr) => {
-        quorate_types::codec::put_list($out, $list)
-    };
-    (decode $field:ident, $reader:ident) => {
-        quorate_types::codec::Wire::decode($reader)
-    };
-    (decode $field:ident, $reader:ident, $max:expr, $least:expr) => {
-        $reader.list(stringify!($field), $max, $least, quorate_types::codec::Wire::decode)
-    };
-}
-pub(crate) use field;

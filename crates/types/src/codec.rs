@@ -257,7 +257,8 @@ pub fn put_tagged(out: &mut Vec<u8>, tag: u8, parts: &[&dyn Wire]) {
     }
 }
 
-/// Implements [`Wire`] for a struct: the encodings of all its fields, in this order.
+/// Implements [`Wire`] for a struct: the encodings of all its fields, in this order. A field with `[max, least]` is a list
+/// of at most `max` values of at least `least` bytes each.
 ///
 /// ```
 /// use quorate_types::codec::Wire;
@@ -274,15 +275,33 @@ pub fn put_tagged(out: &mut Vec<u8>, tag: u8, parts: &[&dyn Wire]) {
 /// ```
 #[macro_export]
 macro_rules! wire_struct {
-    ($name:ident { $($field:ident),* $(,)? }) => {
+    ($name:ident { $($field:ident $([$max:expr, $least:expr])?),* $(,)? }) => {
         impl $crate::codec::Wire for $name {
             fn encode(&self, out: &mut Vec<u8>) {
-                $($crate::codec::Wire::encode(&self.$field, out);)*
+                $($crate::wire_field!(encode &self.$field, out $(, $max)?);)*
             }
             fn decode(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
-                Ok(Self { $($field: $crate::codec::Wire::decode(reader)?),* })
+                Ok(Self { $($field: $crate::wire_field!(decode $field, reader $(, $max, $least)?)?),* })
             }
         }
+    };
+}
+
+/// Encodes or decodes one field, for [`wire_struct!`](crate::wire_struct) and macros like it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! wire_field {
+    (encode $value:expr, $out:ident) => {
+        $crate::codec::Wire::encode($value, $out)
+    };
+    (encode $list:expr, $out:ident, $max:expr) => {
+        $crate::codec::put_list($out, $list)
+    };
+    (decode $field:ident, $reader:ident) => {
+        $crate::codec::Wire::decode($reader)
+    };
+    (decode $field:ident, $reader:ident, $max:expr, $least:expr) => {
+        $reader.list(stringify!($field), $max, $least, $crate::codec::Wire::decode)
     };
 }
 

@@ -52,7 +52,6 @@ use super::figures::figures;
 use super::params::LEADER_POLICY;
 use super::rules::spec;
 use super::{ChainedParams, Notes, Proposal, Rules};
-use crate::encoding::fields;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::pacemaker::{Complaints, FailedTurns};
 use quorate_consensus::{Choice, Figures, Spec};
@@ -83,7 +82,7 @@ pub struct HotStuff {
     locked: Tip,
 }
 
-fields!(HotStuff { locked });
+quorate_types::wire_struct!(HotStuff { locked });
 
 impl Rules for HotStuff {
     const SPEC: Spec = spec(

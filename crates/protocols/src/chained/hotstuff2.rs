@@ -58,7 +58,6 @@
 use super::figures::figures;
 use super::rules::spec;
 use super::{ADVANCE, ChainedParams, NoOwnParams, Notes, Proposal, Rules, TIMEOUT};
-use crate::encoding::fields;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::pacemaker::FailedTurns;
 use quorate_consensus::{Figures, Spec};
@@ -71,7 +70,7 @@ pub struct HotStuff2 {
     locked: View,
 }
 
-fields!(HotStuff2 { locked });
+quorate_types::wire_struct!(HotStuff2 { locked });
 
 impl Rules for HotStuff2 {
     const SPEC: Spec = spec(

@@ -51,7 +51,6 @@
 use super::figures::figures;
 use super::rules::spec;
 use super::{ADVANCE, ChainedParams, NoOwnParams, Notes, Proposal, Rules, TIMEOUT};
-use crate::encoding::fields;
 use quorate_consensus::parts::leaders::LeaderPolicy;
 use quorate_consensus::parts::pacemaker::FailedTurns;
 use quorate_consensus::{Figures, Spec};
@@ -64,7 +63,7 @@ pub struct Jolteon {
     barred: View,
 }
 
-fields!(Jolteon { barred });
+quorate_types::wire_struct!(Jolteon { barred });
 
 impl Rules for Jolteon {
     const SPEC: Spec = spec(

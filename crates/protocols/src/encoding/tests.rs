@@ -21,7 +21,7 @@ fn each_field_and_variant_is_encoded_in_the_order_of_its_list() {
         first: u8,
         list: Vec<u16>,
     }
-    super::fields!(Both { first, list[2, 2] });
+    quorate_types::wire_struct!(Both { first, list[2, 2] });
     #[derive(PartialEq, Debug)]
     enum Either {
         Left(u8, bool),

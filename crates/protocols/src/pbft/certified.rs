@@ -3,7 +3,6 @@
 //! They are the PRE-PREPARE of the leader of a view, without the block, and the PREPAREs of Q - 1 others for the same view,
 //! height and block.
 
-use crate::encoding::fields;
 use quorate_consensus::Certificate;
 
 /// Heights that one VIEW-CHANGE may show certificates for; L is at most this in variant S.
@@ -18,4 +17,4 @@ pub struct Certified {
     pub prepares: Certificate,
 }
 
-fields!(Certified { proposal, prepares });
+quorate_types::wire_struct!(Certified { proposal, prepares });

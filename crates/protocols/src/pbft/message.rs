@@ -2,7 +2,7 @@
 
 use super::kinds::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, STATUS, SUSPECT, VIEW_CHANGE};
 use super::view_message::{EntryProof, NewView, ViewChange, claim_all};
-use crate::encoding::{fields, variant_functions};
+use crate::encoding::variant_functions;
 use quorate_consensus::{Auth, Claims, Message, Place};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
@@ -190,11 +190,11 @@ impl Vote {
     }
 }
 
-fields!(Vote { view, height, block });
+quorate_types::wire_struct!(Vote { view, height, block });
 
-fields!(MissingAtHeight { height, proposal, prepares, commits });
+quorate_types::wire_struct!(MissingAtHeight { height, proposal, prepares, commits });
 
 /// Bytes of the shortest [`MissingAtHeight`]: height, flag and two empty sets.
 const MISSING_BYTES_MIN: usize = 8 + 1 + 1 + 1;
 
-fields!(StatusReport { view, normal, stable, executed, missing[STATUS_HEIGHTS_MAX, MISSING_BYTES_MIN] });
+quorate_types::wire_struct!(StatusReport { view, normal, stable, executed, missing[STATUS_HEIGHTS_MAX, MISSING_BYTES_MIN] });

@@ -5,7 +5,6 @@
 
 use super::certified::{CERTIFIED_MAX, Certified};
 use super::kinds::{NEW_VIEW, VIEW_CHANGE};
-use crate::encoding::fields;
 use quorate_consensus::{CheckpointProof, Claims, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_length, put_list};
 use quorate_types::digest::context;
@@ -185,9 +184,9 @@ pub(super) fn claim_all(changes: &[Signed<ViewChange>], claims: &mut Claims<'_>)
     }
 }
 
-fields!(BlockClaim { height, block, view });
+quorate_types::wire_struct!(BlockClaim { height, block, view });
 
-fields!(ViewChange {
+quorate_types::wire_struct!(ViewChange {
     view,
     proof,
     prepared[ENTRIES_MAX, ENTRY_BYTES],

@@ -2,7 +2,6 @@
 //! have no height.
 
 use super::super::statements::{PROPOSE, STATUS, VOTE, leader};
-use crate::encoding::fields;
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, Claims, Signed};
@@ -17,7 +16,7 @@ pub struct Header {
     pub parent_view: View,
 }
 
-fields!(Header { block, parent_view });
+quorate_types::wire_struct!(Header { block, parent_view });
 
 impl Header {
     /// Returns the statement that its leader signs.

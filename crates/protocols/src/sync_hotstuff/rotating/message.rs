@@ -6,7 +6,7 @@ use super::super::statements::{
 };
 use super::evidence::ViewEvidence;
 use super::header::{Header, claim_votes, status, vote};
-use crate::encoding::{fields, variants};
+use crate::encoding::variants;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Signed};
 use quorate_types::{Height, Incarnation, Kind, PayloadId, View};
@@ -79,7 +79,7 @@ pub struct Answer {
     pub voted: Option<Signed<Signed<Header>>>,
 }
 
-fields!(Answer {
+quorate_types::wire_struct!(Answer {
     incarnation,
     stage,
     blames,

@@ -9,7 +9,7 @@ use super::statements::{
     Header, LeaderStatement, Lock, LockName, SyncNewView, claim_certificate, claim_votes, rank,
     responsive_quorum, vote,
 };
-use crate::encoding::{fields, variants};
+use crate::encoding::variants;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Seal, Signed};
 use quorate_types::block::BLOCK_BYTES;
@@ -125,7 +125,7 @@ pub struct Answer {
     pub voted: Option<Signed<Signed<Header>>>,
 }
 
-fields!(Answer {
+quorate_types::wire_struct!(Answer {
     incarnation,
     stage,
     evidence[EVIDENCE_MAX, EVIDENCE_BYTES],

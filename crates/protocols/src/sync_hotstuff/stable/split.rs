@@ -3,7 +3,6 @@
 //! votes of two replicas. A leader may also show one replica a header far below those that all others have.
 
 use super::statements::Header;
-use crate::encoding::fields;
 use quorate_consensus::{Claims, Signed};
 use quorate_types::block::BLOCK_BYTES;
 use quorate_types::{Block, View};
@@ -29,7 +28,7 @@ pub struct Split {
     pub between: Vec<Block>,
 }
 
-fields!(Split { low, high, between[BETWEEN_MAX, BLOCK_BYTES] });
+quorate_types::wire_struct!(Split { low, high, between[BETWEEN_MAX, BLOCK_BYTES] });
 
 impl Split {
     /// Returns the view.

@@ -2,7 +2,7 @@
 
 use super::super::replica::End;
 use super::super::statements::{FIRST_VIEW, NEW_VIEW, PROPOSE, STATUS, VOTE, leader};
-use crate::encoding::{fields, variants};
+use crate::encoding::variants;
 use quorate_consensus::{Certificate, Claims, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::digest::context;
@@ -25,7 +25,7 @@ pub struct Header {
     pub base: BlockId,
 }
 
-fields!(Header { block, base });
+quorate_types::wire_struct!(Header { block, base });
 
 impl Header {
     /// Returns the statement that its leader signs.
@@ -127,7 +127,7 @@ pub struct Lock {
     pub tip: Certificate,
 }
 
-fields!(Lock { responsive, tip });
+quorate_types::wire_struct!(Lock { responsive, tip });
 
 impl Lock {
     /// Returns the lock of a replica that has never voted.
@@ -299,7 +299,7 @@ pub struct SyncNewView {
     pub lock: Lock,
 }
 
-fields!(SyncNewView { view, lock });
+quorate_types::wire_struct!(SyncNewView { view, lock });
 
 impl SyncNewView {
     /// Returns its signed part.
