@@ -117,7 +117,7 @@ const RANGES: &str = r#"
 node0/node.toml | id = 0 | id = 4 | id | from 0 to 3
 node0/node.toml | id = 0 | id = 65536 | id | from 0 to 65535
 node0/node.toml | disk_bytes_max = "8GiB" | disk_bytes_max = "1MiB" | disk_bytes_max | from "272MiB"
-node0/node.toml | disk_bytes_max = "8GiB" | disk_bytes_max = "1GiB" | disk_bytes_max | at least keep_bytes and 256MiB
+node0/node.toml | disk_bytes_max = "8GiB" | disk_bytes_max = "1GiB" | disk_bytes_max | at least the sum of keep_bytes and 256MiB
 node0/node.toml | disk_bytes_max = "8GiB" | disk_bytes_max = "8 gigabytes" | disk_bytes_max | expected a size from
 node0/node.toml | keep_bytes = "1GiB" | keep_bytes = "1KiB" | keep_bytes | from "16MiB"
 node0/node.toml | record = false | record = true | record | expected false

@@ -138,7 +138,11 @@ fn error_names_the_range_that_only_the_protocol_knows() {
         ("pbft", "t0_ms=0", "--set: protocol.pbft.t0_ms: expected 10 to 60000"),
         ("pbft", "keep_bytes=1B", "--set: keep_bytes: expected a size from \"16MiB\""),
         ("pbft", "keep_bytes=5", "--set: keep_bytes: expected a size such as 64MiB, found 5"),
-        ("pbft", "keep_bytes=8GiB", "--set: disk_bytes_max: expected at least keep_bytes and 256MiB"),
+        (
+            "pbft",
+            "keep_bytes=8GiB",
+            "--set: disk_bytes_max: expected at least the sum of keep_bytes and 256MiB",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let entry = quorate_protocols::find(protocol).unwrap();
