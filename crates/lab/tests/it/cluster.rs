@@ -1,6 +1,7 @@
 //! A cluster of real processes: run, killed, started again, stopped.
 
 use crate::support::{Ran, command, quorate};
+use crate::synchronous;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -318,4 +319,9 @@ fn port_taken_after_the_first_start_is_named() {
     let _taken = std::net::TcpListener::bind(address).unwrap();
     let ran = quorate(&["up", "--dir", place.dir().to_str().unwrap()]);
     ran.refuses("taken", &[address, "taken by another program"]);
+}
+
+#[test]
+fn synchronous_replicas_doubt_while_links_are_cut_and_recover_afterwards() {
+    synchronous::replicas_doubt_while_links_are_cut_and_recover_afterwards();
 }

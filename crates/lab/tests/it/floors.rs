@@ -20,7 +20,7 @@ fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) 
         bundle,
         pace: Pace::Closed { in_flight },
         mix: Mix::Kv { prefix: "load/".to_owned(), keys: 1_000, request_bytes: 128, reads_per_mille: 0 },
-        warmup: Duration::from_secs(2),
+        warmup: Duration::from_secs(1),
         seconds: Duration::from_secs(seconds),
         presign: 0,
         history: false,
@@ -43,7 +43,7 @@ fn per(used: &ReplicaUse, counters: &[&str], unit: &str) -> u64 {
 #[test]
 fn single_requests_and_idle_replicas_stay_within_the_floors() {
     let cluster = Cluster::start(ClientAuth::Signature);
-    let summary = load(&cluster, None, 1, 4);
+    let summary = load(&cluster, None, 1, 2);
     for used in &summary.replicas {
         let id = used.id;
         let syncs = per(used, &["syncs"], "blocks");
@@ -93,7 +93,7 @@ fn expect_few_wake_ups(cluster: &Cluster) {
 #[test]
 fn costs_under_load_stay_within_the_floors() {
     let cluster = Cluster::start(ClientAuth::Signature);
-    let summary = load(&cluster, Some(100), 15_000, 4);
+    let summary = load(&cluster, Some(100), 15_000, 2);
     for used in &summary.replicas {
         let id = used.id;
         let allocations = used.ledger["allocations"] - used.ledger["allocations_application"];
@@ -115,7 +115,7 @@ fn costs_under_load_stay_within_the_floors() {
 }
 
 /// Time without requests.
-const IDLE_NS: u64 = 8_000_000_000;
+const IDLE_NS: u64 = 4_000_000_000;
 
 /// Returns the status of every replica, by id, over the connections of the pool.
 fn read_statuses(pool: &mut ClientPool) -> Vec<Value> {

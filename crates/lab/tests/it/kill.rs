@@ -3,6 +3,7 @@
 //! pauses an idle replica.
 
 use crate::common::{self, Cluster};
+use crate::synchronous;
 use quorate_lab::trial::{self, Act, TrialOutcome, TrialPlan};
 use quorate_types::{ClientAuth, ReplicaId};
 use std::time::{Duration, Instant};
@@ -123,4 +124,14 @@ fn idle_replica_measures_how_long_it_was_paused() {
     cluster.nodes.resume(id).unwrap();
     // An idle replica sleeps for a second at most.
     while read(id, "longest_pause_ms") < before + 1_900 {}
+}
+
+#[test]
+fn killed_leader_of_a_synchronous_protocol_is_replaced_and_recovers() {
+    synchronous::killed_leader_is_replaced_and_recovers();
+}
+
+#[test]
+fn synchronous_replica_paused_beyond_the_bound_doubts_when_it_resumes() {
+    synchronous::replica_paused_beyond_the_bound_doubts_when_it_resumes();
 }

@@ -5,6 +5,7 @@
 mod liar;
 
 use crate::common::{self, Cluster};
+use crate::synchronous;
 use liar::Lies;
 use quorate_lab::trial::{self, TrialOutcome};
 use quorate_types::{ClientAuth, ReplicaId};
@@ -55,4 +56,9 @@ fn lying_leader_is_replaced() {
     for status in statuses.iter().skip(1) {
         assert!(status["view"].as_u64().unwrap() % 4 != 0, "{status}");
     }
+}
+
+#[test]
+fn silent_leader_of_a_synchronous_protocol_is_replaced() {
+    synchronous::silent_leader_is_replaced();
 }

@@ -3,7 +3,8 @@
 //! of each replica shows what its synchrony guard sees.
 //!
 //! Δ is long enough for a machine that runs other tests at the same time, and the load is light. The protocols run side by
-//! side, because most of the time is waiting.
+//! side, because most of the time is waiting. The tests themselves stand among tests of other protocols, which run while
+//! one of these waits.
 
 use crate::common::wires::Wires;
 use crate::common::{self, Cluster};
@@ -137,8 +138,8 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-#[test]
-fn killed_leader_is_replaced_and_recovers() {
+/// A leader that is killed is replaced, and recovers.
+pub(crate) fn killed_leader_is_replaced_and_recovers() {
     with_each_protocol(|protocol, mut cluster| {
         let (before, leader) = trial::leader(&cluster.status(), 1).unwrap();
         let acts = vec![(seconds(1), Act::Kill(leader)), (seconds(6), Act::Start(leader))];
@@ -179,8 +180,7 @@ fn silent_replica(cluster: &Cluster, id: ReplicaId) -> impl FnOnce(TcpListener) 
 
 /// The silent leader is connected to all and receives everything, but sends no messages. The load opens its sessions
 /// before: with a silent leader each step of that would take several views.
-#[test]
-fn silent_leader_is_replaced() {
+pub(crate) fn silent_leader_is_replaced() {
     with_each_protocol(|_, mut cluster| {
         let (before, leader) = trial::leader(&cluster.status(), 1).unwrap();
         let address = cluster.testnet.cluster.replicas[leader.index()].peers;
@@ -206,8 +206,7 @@ fn silent_leader_is_replaced() {
 }
 
 /// The leader is paused for many Δ. When it resumes, it measures the pause before it decides anything by time.
-#[test]
-fn replica_paused_beyond_the_bound_doubts_when_it_resumes() {
+pub(crate) fn replica_paused_beyond_the_bound_doubts_when_it_resumes() {
     with_each_protocol(|_, mut cluster| {
         let (before, leader) = trial::leader(&cluster.status(), 1).unwrap();
         let doubts = |status: &Value| status["guard"]["doubts"].as_u64().unwrap();
@@ -224,8 +223,7 @@ fn replica_paused_beyond_the_bound_doubts_when_it_resumes() {
 
 /// The links of the leader are cut first, then all links. The delayed messages arrive after the links are restored, far
 /// too late.
-#[test]
-fn replicas_doubt_while_links_are_cut_and_recover_afterwards() {
+pub(crate) fn replicas_doubt_while_links_are_cut_and_recover_afterwards() {
     with_each_protocol(|_, mut cluster| {
         cluster.nodes.stop_all();
         let wires = Wires::lay(&cluster.dir(), &cluster.testnet);
