@@ -149,8 +149,7 @@ fn s18_unrecorded_certificates_lose_acknowledged_requests() {
         cut_at(&broken, BUSY, seed, (id, step)).is_err_and(|failure| failure.oracle == Oracle::Agreement)
     };
     let of = |(seed, id)| (1..=steps(&broken, BUSY, seed, id)).map(move |step| (seed, id, step));
-    let runs = (1..7).flat_map(|seed| (0..3).map(move |id| (seed, ReplicaId(id))));
-    let found = runs.flat_map(of).find(|run| forks(*run));
-    eprintln!("{found:?}");
-    assert!(found.is_some());
+    // No seed below 4 forks.
+    let runs = (4..7).flat_map(|seed| (0..3).map(move |id| (seed, ReplicaId(id))));
+    assert!(runs.flat_map(of).any(forks));
 }

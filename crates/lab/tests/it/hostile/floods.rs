@@ -11,6 +11,7 @@ use quorate_types::wire::FromClient;
 use quorate_types::{ClientId, PublicKey, ReplicaId};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Whether the other side has closed. Received bytes are dropped.
@@ -81,6 +82,7 @@ fn silent_and_slow_connections_are_closed_in_time() {
             said && !is_closed(stream)
         });
         shaken.read();
+        thread::park_timeout(Duration::from_millis(20));
     }
     assert_eq!(shaken.farewell().as_deref(), Some("handshake took too long"));
     target.until_refused(0, "client 127.0.0.1", "handshake took too long", 311);
