@@ -227,7 +227,7 @@ faults! {
     /// An old backup replaces a disk.
     OldBackup = "restored from an old backup", Operator, FaultSource::Processes(&["operators.rs::replica_on_an_old_backup_reports_it_and_stays_out"]);
     /// A certificate expires.
-    ExpiredCertificate = "expired certificate", Operator, FaultSource::Later("links have no certificates");
+    ExpiredCertificate = "expired certificate", Operator, FaultSource::Later("links ignore the dates of certificates");
     /// Keys and members change under load.
     Reconfiguration = "keys and members change", Operator, FaultSource::Later("memberships do not change yet");
     /// The replicas move to a new release one after the other, under load.
