@@ -96,11 +96,11 @@ mod tests {
     fn pieces_are_done_once_and_none_after_a_stop() {
         let (stop, mut seen) = (AtomicBool::new(false), BTreeSet::new());
         share(100, &stop, &|number| number * 2, |number, result| {
-            assert!(seen.insert(number) && result == number * 2)
+            assert!(seen.insert(number) && result == number * 2);
         });
         assert_eq!(seen.len(), 100);
         share(100, &AtomicBool::new(true), &|_| (), |number, ()| {
-            panic!("piece {number} has begun after the stop")
+            panic!("piece {number} has begun after the stop");
         });
     }
 }
