@@ -20,7 +20,7 @@ fn with(n: Option<usize>, hosts: ByzantineChoice) -> impl Fn(u64) -> Report + Sy
 /// Standard seeds with f of each host: safety holds, progress resumes after the heal, and no honest replica is accused.
 #[test]
 fn seeds_with_f_of_each_host_pass() {
-    for (n, seeds) in [(None, 16), (Some(7), 2)] {
+    for (n, seeds) in [(None, 8), (Some(7), 1)] {
         for kind in Byzantine::ALL.iter().copied() {
             let hosts = ByzantineChoice::All(kind);
             let reports = run_all(&(0..seeds).collect::<Vec<_>>(), with(n, hosts));
