@@ -171,9 +171,7 @@ mod tests {
         let follow = [(50, 125_000), (400, 1_000_000), (0, 2_000_000)];
         let lead = lead.into_iter().map(|case| (true, case));
         for (leads, (patience, most)) in lead.chain(follow.map(|case| (false, case))) {
-            let mut rate = ExecutionRate::default();
-            rate.patience_ns = patience * MS;
-            rate.leads = leads;
+            let mut rate = ExecutionRate { patience_ns: patience * MS, leads, ..ExecutionRate::default() };
             rate.begin(Time::ZERO);
             (1..=2_000).for_each(|ms| rate.serve(Time(ms * MS), 10_000));
             assert_eq!(rate.limit(Time(2_000 * MS), Time(0)), most, "a patience of {patience} ms, {leads}");

@@ -87,48 +87,53 @@ impl ClusterDraft {
 /// The test tries each value of each field alone, and combinations that a seed decides.
 #[test]
 fn every_cluster_that_is_made_starts() {
+    std::thread::scope(|scope| {
+        for (seed, entry) in (41..).zip(REGISTRY) {
+            scope.spawn(move || every_cluster_of_a_protocol_starts(entry, seed));
+        }
+    });
+}
+
+fn every_cluster_of_a_protocol_starts(entry: &'static Entry, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let mut state = 41_u64;
+    let mut state = seed;
     let mut draw = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(state >> 33).unwrap() % below
     };
-    for entry in REGISTRY {
-        let name = entry.spec.name;
-        let all = all(entry);
-        assert!(all.iter().any(|(name, _)| name == "keep_bytes"), "{name}");
-        let mut tries: Vec<Vec<String>> = all
-            .iter()
-            .flat_map(|(name, values)| values.iter().map(move |value| vec![format!("{name}={value}")]))
-            .collect();
-        for _ in 0..30 {
-            let mut chosen: Vec<&(String, Vec<String>)> = Vec::new();
-            for _ in 0..=draw(3) {
-                let field = &all[draw(all.len())];
-                chosen.retain(|other| other.0 != field.0);
-                chosen.push(field);
-            }
-            let setting =
-                |field: &(String, Vec<String>)| format!("{}={}", field.0, field.1[draw(field.1.len())]);
-            tries.push(chosen.into_iter().map(setting).collect());
+    let name = entry.spec.name;
+    let all = all(entry);
+    assert!(all.iter().any(|(name, _)| name == "keep_bytes"), "{name}");
+    let mut tries: Vec<Vec<String>> = all
+        .iter()
+        .flat_map(|(name, values)| values.iter().map(move |value| vec![format!("{name}={value}")]))
+        .collect();
+    for _ in 0..30 {
+        let mut chosen: Vec<&(String, Vec<String>)> = Vec::new();
+        for _ in 0..=draw(3) {
+            let field = &all[draw(all.len())];
+            chosen.retain(|other| other.0 != field.0);
+            chosen.push(field);
         }
-        let (mut made, mut refused) = (0, 0);
-        for set in tries {
-            match ClusterDraft::new(&plan(entry, &set)) {
-                Ok(draft) => {
-                    let started = node_starts(&draft, folder.path());
-                    assert!(started.is_ok(), "{name} with {set:?} is made and does not start: {started:?}");
-                    made += 1;
-                }
-                Err(failure) => {
-                    let text = failure.to_string();
-                    assert!(failure.code() == 2 && text.contains("expected"), "{name} with {set:?}: {text}");
-                    refused += 1;
-                }
-            }
-        }
-        assert!(made > 10 && refused > 10, "{name}: {made} made, {refused} refused");
+        let setting = |field: &(String, Vec<String>)| format!("{}={}", field.0, field.1[draw(field.1.len())]);
+        tries.push(chosen.into_iter().map(setting).collect());
     }
+    let (mut made, mut refused) = (0, 0);
+    for set in tries {
+        match ClusterDraft::new(&plan(entry, &set)) {
+            Ok(draft) => {
+                let started = node_starts(&draft, folder.path());
+                assert!(started.is_ok(), "{name} with {set:?} is made and does not start: {started:?}");
+                made += 1;
+            }
+            Err(failure) => {
+                let text = failure.to_string();
+                assert!(failure.code() == 2 && text.contains("expected"), "{name} with {set:?}: {text}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(made > 10 && refused > 10, "{name}: {made} made, {refused} refused");
 }
 
 #[test]
