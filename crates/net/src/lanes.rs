@@ -133,7 +133,7 @@ impl Lanes {
 
     /// Returns the number of the next frame that this connection sends on a lane.
     pub(crate) fn cursor(&self, lane: Lane) -> u64 {
-        of_lane(lane, self.out.each_ref()).cursor
+        part_of_lane(lane, self.out.each_ref()).cursor
     }
 
     /// Returns the next expected numbers, for hellos and acknowledgements.
@@ -154,7 +154,7 @@ impl Lanes {
     pub(crate) fn push(&mut self, lane: Lane, frame_type: u8, body: FrameBody) -> Result<(), Oversize> {
         let bytes = body.len();
         let limits = self.limits;
-        let out = of_lane(lane, self.out.each_mut());
+        let out = part_of_lane(lane, self.out.each_mut());
         let number = out.next();
         let header = Header { lane, number, frame_type };
         let header = header.encode(bytes).ok_or(Oversize { lane, bytes })?;
@@ -226,13 +226,13 @@ impl Lanes {
     /// one.
     pub(crate) fn accept(&mut self, lane: Lane, number: u64) -> Result<Option<Loss>, Refusal> {
         let gap = self.announced(lane, number)?;
-        *of_lane(lane, self.expected.each_mut()) = number.saturating_add(1);
+        *part_of_lane(lane, self.expected.each_mut()) = number.saturating_add(1);
         Ok(gap)
     }
 
     /// Notes that the peer continues with this number. Returns the gap before it, if there is one.
     pub(crate) fn announced(&mut self, lane: Lane, number: u64) -> Result<Option<Loss>, Refusal> {
-        let expected = of_lane(lane, self.expected.each_mut());
+        let expected = part_of_lane(lane, self.expected.each_mut());
         let from = *expected;
         if number < from || number == u64::MAX {
             return Err(Refusal::Repeated);
@@ -288,7 +288,7 @@ impl Lanes {
 }
 
 /// Returns the part of this lane.
-fn of_lane<T>(lane: Lane, [consensus, bodies, catch_up]: [T; 3]) -> T {
+fn part_of_lane<T>(lane: Lane, [consensus, bodies, catch_up]: [T; 3]) -> T {
     match lane {
         Lane::Consensus => consensus,
         Lane::Bodies => bodies,

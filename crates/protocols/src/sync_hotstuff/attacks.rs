@@ -47,11 +47,11 @@ pub trait AttackMessage: Message + Clone {
 pub(super) const fn attacks<M: AttackMessage>() -> &'static [AttackEntry] {
     attack_table! { Own<M>:
         "equivocate" = equivocate, "Proposes two blocks at each place and votes for both.";
-        "late contradictions" = equivocate_late, "Equivocates when others may just rely on that it has not.";
-        "told to one" = tell_one, "Proposes, votes and shows what ends a view before one replica alone.";
-        "low locks" = lock_low, "Extends the lowest block that it can show, before some or all.";
-        "blames" = blame_all, "Blames every leader, before some.";
-        "forgetting" = forget, "Answers recovering peers that nothing has happened.";
+        "late contradictions" = equivocate_late, "Sends its second block just when a wait of the others may end.";
+        "told to one" = tell_one, "Sends proposals, votes and the proofs that end a view to one replica alone.";
+        "low locks" = lock_low, "Extends the lowest block for which it has a proof, towards some replicas or all.";
+        "blames" = blame_all, "Blames every leader towards some replicas.";
+        "forgetting" = forget, "Answers recovering peers with no content.";
     }
 }
 
