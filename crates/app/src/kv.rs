@@ -455,12 +455,19 @@ impl MapApplication for KvRules {
     const VERSION: u32 = 1;
 
     fn apply(map: &mut BucketMap, at: &At, op: &[u8], reply: &mut Vec<u8>) {
-        let op = KvOp::parse(op).map_err(|_| KvError::Malformed);
-        answer(op.and_then(|op| Self::write(map, &op, at.room, reply)), reply);
+        // `and_then` would move the operation, which costs as much as the lookup.
+        let result = match KvOp::parse(op) {
+            Ok(op) => Self::write(map, &op, at.room, reply),
+            Err(_) => Err(KvError::Malformed),
+        };
+        answer(result, reply);
     }
 
     fn query(map: &BucketMap, op: &[u8], room: usize, reply: &mut Vec<u8>) {
-        let op = KvOp::parse(op).map_err(|_| KvError::Malformed);
-        answer(op.and_then(|op| Self::read(map, &op, room, reply)), reply);
+        let result = match KvOp::parse(op) {
+            Ok(op) => Self::read(map, &op, room, reply),
+            Err(_) => Err(KvError::Malformed),
+        };
+        answer(result, reply);
     }
 }
