@@ -162,7 +162,7 @@ impl Wire for AnyMessage {
     }
 }
 
-/// Returns what a silent replica needs to take the place of replica `id`.
+/// Returns the network configuration of a silent replica that takes the place of replica `id`.
 fn silent_replica(cluster: &Cluster, id: ReplicaId) -> impl FnOnce(TcpListener) -> NetConfig + Send + use<> {
     let config = &cluster.testnet.cluster;
     let key = keys::read_private(&node_folder(&cluster.dir(), id).join("link.key")).unwrap();
