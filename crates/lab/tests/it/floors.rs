@@ -46,8 +46,9 @@ fn single_requests_and_idle_replicas_stay_within_the_floors() {
     let summary = load(&cluster, None, 1, 2);
     for used in &summary.replicas {
         let id = used.id;
-        let syncs = per(used, &["syncs"], "blocks");
-        assert!(syncs <= 2_000, "replica {id}: {syncs}/1000 syncs per block at depth 1");
+        let (syncs, blocks) = (used.ledger["syncs"], used.ledger["blocks"]);
+        // The measured time may begin between the syncs of a block and its execution, which counts the block.
+        assert!(syncs <= 2 * (blocks + 1), "replica {id}: {syncs} syncs for {blocks} blocks at depth 1");
         // All system calls of the loop for work: polls, sockets, the log.
         let calls = per(used, &["wakeups", "reads", "writes", "log_writes", "syncs"], "requests");
         assert!(calls <= 30_000, "replica {id}: {calls}/1000 system calls per request");
