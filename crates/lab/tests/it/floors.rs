@@ -70,25 +70,35 @@ fn single_requests_and_idle_replicas_stay_within_the_floors() {
     expect_few_wake_ups(&cluster);
 }
 
-/// Checks that idle replicas rarely wake up.
+/// Checks that idle replicas rarely wake up. The end of the load may still wake them at first, on a busy machine for a while.
 fn expect_few_wake_ups(cluster: &Cluster) {
     let mut pool = ClientPool::new(cluster.info()).unwrap();
     // Over existing connections a request for the status wakes a replica exactly once.
-    read_statuses(&mut pool);
-    let before = read_statuses(&mut pool);
-    let until = pool.now().plus(IDLE_NS);
-    while pool.now() < until {
-        pool.poll(Duration::from_nanos(until.since(pool.now())), &mut Vec::new()).unwrap();
+    let mut before = read_statuses(&mut pool);
+    let mut rates = Vec::new();
+    for _ in 0..IDLE_PERIODS {
+        let until = pool.now().plus(IDLE_NS);
+        while pool.now() < until {
+            pool.poll(Duration::from_nanos(until.since(pool.now())), &mut Vec::new()).unwrap();
+        }
+        let after = read_statuses(&mut pool);
+        rates = before.iter().zip(&after).map(|(before, after)| wake_up_rate(before, after)).collect();
+        if rates.iter().all(|rate| *rate <= 5_000) {
+            return;
+        }
+        before = after;
     }
-    for (id, (before, after)) in before.into_iter().zip(read_statuses(&mut pool)).enumerate() {
-        let number = |status: &Value, path: &str| status.pointer(path).unwrap().as_u64().unwrap();
-        let wakeups = number(&after, "/ledger/wakeups") - number(&before, "/ledger/wakeups");
-        let ms = number(&after, "/uptime_ms") - number(&before, "/uptime_ms");
-        assert!(ms >= IDLE_NS / 1_000_000 - 1, "replica {id}: only {ms} ms");
-        // Only the later request for the status lies between both counts.
-        let rate = (wakeups - 1) * 1_000_000 / ms;
-        assert!(rate <= 5_000, "replica {id}: {rate}/1000 wake-ups per second");
-    }
+    panic!("{rates:?}/1000 wake-ups per second");
+}
+
+/// Returns the wake-ups per second between two reports of a replica, in thousandths.
+fn wake_up_rate(before: &Value, after: &Value) -> u64 {
+    let number = |status: &Value, path: &str| status.pointer(path).unwrap().as_u64().unwrap();
+    let wakeups = number(after, "/ledger/wakeups") - number(before, "/ledger/wakeups");
+    let ms = number(after, "/uptime_ms") - number(before, "/uptime_ms");
+    assert!(ms >= IDLE_NS / 1_000_000 - 1, "only {ms} ms");
+    // Only the later request for the status lies between both counts.
+    (wakeups - 1) * 1_000_000 / ms
 }
 
 #[test]
@@ -117,6 +127,8 @@ fn costs_under_load_stay_within_the_floors() {
 
 /// Time without requests.
 const IDLE_NS: u64 = 4_000_000_000;
+/// Number of such times, one after the other, of which one must be quiet.
+const IDLE_PERIODS: usize = 4;
 
 /// Returns the status of every replica, by id, over the connections of the pool.
 fn read_statuses(pool: &mut ClientPool) -> Vec<Value> {
