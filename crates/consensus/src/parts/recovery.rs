@@ -4,9 +4,10 @@
 //! A crash may take unsynced records with it, and messages that peers sent meanwhile are missing. The replica asks its
 //! peers and signs nothing until enough have answered. It commits by no timer until the other replicas have recovered.
 
+use super::answer_quota::AnswerQuota;
 use super::synchrony::{Delta, SynchronyParams};
 use quorate_types::codec::{DecodeError, Reader, Wire};
-use quorate_types::{Committee, ReplicaId, ReplicaSet, Time};
+use quorate_types::{Committee, Incarnation, ReplicaId, ReplicaSet, Time};
 use std::collections::BTreeMap;
 
 /// Actions that a replica may take.
@@ -39,7 +40,7 @@ impl Wire for RecoveryStage {
 }
 
 /// Answers of peers since this replica became silent, and the stage that they allow.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Recovery {
     delta: Delta,
     boot_wait_ns: u64,
@@ -56,12 +57,19 @@ pub struct Recovery {
     connected: ReplicaSet,
     /// Peers with messages lost for good that have not answered since.
     gaps: ReplicaSet,
+    incarnation: Incarnation,
+    /// Whether this replica has signed anything since it was opened or fell silent.
+    pub(super) has_begun: bool,
+    /// Answers to recovering peers.
+    pub(super) quota: AnswerQuota,
+    /// Time of the last question to all peers.
+    pub(super) asked_all_at: Time,
 }
 
 impl Recovery {
     /// Recovery of a replica that has just been opened: it is silent and has asked nobody yet.
     #[must_use]
-    pub fn open(params: &SynchronyParams, now: Time) -> Self {
+    pub fn open(params: &SynchronyParams, incarnation: Incarnation, now: Time) -> Self {
         Self {
             delta: params.delta(),
             boot_wait_ns: params.boot_wait_ns(),
@@ -72,7 +80,29 @@ impl Recovery {
             reported: BTreeMap::new(),
             connected: ReplicaSet::EMPTY,
             gaps: ReplicaSet::EMPTY,
+            incarnation,
+            has_begun: false,
+            quota: AnswerQuota::default(),
+            asked_all_at: now,
         }
+    }
+
+    /// Number of this opening, which questions carry.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Time of the last question to all peers.
+    #[must_use]
+    pub fn asked_all_at(&self) -> Time {
+        self.asked_all_at
+    }
+
+    /// Whether an answer is to this incarnation, or to nobody's question.
+    #[must_use]
+    pub fn is_answered(&self, incarnation: Incarnation) -> bool {
+        incarnation == Incarnation::ZERO || incarnation == self.incarnation
     }
 
     /// Stage of this replica.
@@ -119,6 +149,7 @@ impl Recovery {
         let silences = !self.is_silent() && self.gaps.len() > committee.f;
         if silences {
             self.stage = RecoveryStage::Silent;
+            self.has_begun = false;
             (self.opened, self.asked, self.ask_at) = (now, now, now);
             self.reported.clear();
         }
@@ -224,7 +255,7 @@ mod tests {
     }
 
     fn opened() -> Recovery {
-        Recovery::open(&params(), Time::ZERO)
+        Recovery::open(&params(), Incarnation(1), Time::ZERO)
     }
 
     fn at(ms: u64) -> Time {

@@ -1,7 +1,8 @@
 //! Blames, and the wait between two views (§5, §19).
 
-use super::leaving::LeavingStep;
 use super::replica::{Form, SyncHotStuff, Timer};
+use quorate_consensus::parts::guarded_wait::{GuardedWait, WaitStep};
+use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::{Cx, Reject, Seal};
 use quorate_types::View;
 
@@ -23,14 +24,20 @@ impl<F: Form> SyncHotStuff<F> {
             return; // §18: the wait begins when silence is over.
         }
         let Some(leaving) = &mut self.leaving else { return };
-        match leaving.step(cx.now(), self.delta, F::WAIT, |since, fresh| cx.sound(since, fresh)) {
-            LeavingStep::Stay => {}
-            LeavingStep::Enter => F::enter(self, cx, self.view.next()),
-            LeavingStep::CheckAfter(deltas) => self.arm(cx, Timer::Enter, deltas),
-            LeavingStep::Ask => {
+        match leaving.step(cx.now(), self.delta, |since, fresh| cx.sound(since, fresh)) {
+            WaitStep::Stay => {}
+            WaitStep::Act | WaitStep::Answered => F::enter(self, cx, self.view.next()),
+            WaitStep::CheckAgain => self.arm(cx, Timer::Enter, 1),
+            WaitStep::Ask => {
                 self.ask_all(cx);
                 self.arm(cx, Timer::Enter, 2);
             }
         }
+    }
+
+    /// Begins the wait after which this replica enters the next view.
+    pub(super) fn begin_leaving(&mut self, cx: &mut Cx<'_, Self>) {
+        self.leaving = Some(GuardedWait::begin(cx.now(), self.delta.times(F::WAIT)));
+        self.arm(cx, Timer::Enter, F::WAIT);
     }
 }

@@ -85,14 +85,11 @@
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, probes of the guard, client replies: see `quorate-replica`.
 
-mod answer_quota;
 mod attacks;
-mod blames;
 mod block_fetches;
 mod chain_end;
 mod fetching;
 mod figures;
-mod leaving;
 mod leaving_view;
 mod recovery;
 mod replica;
@@ -108,4 +105,4 @@ pub use stable::{
     Answer, Header, LeaderStatement, Lock, LockName, Optimistic, Plain, QuitEvidence, Split, SyncMessage,
     SyncNewView, SyncRecord, Variant, bind_base, vote,
 };
-pub use statements::{BLAME, FIRST_VIEW, NEW_VIEW, NOTIFY, PROPOSE, STATUS, VOTE, blame};
+pub use statements::{FIRST_VIEW, NEW_VIEW, NOTIFY, PROPOSE, STATUS, VOTE};

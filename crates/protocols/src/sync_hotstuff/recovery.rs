@@ -1,87 +1,58 @@
-//! Recovery (§18): questions, answers, and the stages that follow from them. S16 and R14.
+//! Recovery (§18) of a replica of any form. S16 and R14.
 
 use super::replica::{Form, SyncHotStuff, Timer, noted};
-use quorate_consensus::parts::recovery::RecoveryStage;
-use quorate_consensus::{Cx, Reject, Signed, To};
+use quorate_consensus::parts::recovery::{Recovery, RecoveryStage};
+use quorate_consensus::parts::recovery_steps::Recovers;
+use quorate_consensus::{Cx, Signed};
 use quorate_types::{BlockId, Height, Incarnation, ReplicaId, Signature};
 
-impl<F: Form> SyncHotStuff<F> {
-    /// Asks peers that are due to be asked, and enters a stage that time alone allows.
-    pub(super) fn continue_recovery(&mut self, cx: &mut Cx<'_, Self>) {
-        let (committee, me, now) = (cx.committee(), cx.me(), cx.now());
-        let peers = self.recovery.peers_to_ask(committee, me, now);
-        if !peers.is_empty() {
-            cx.send_unheld(To::Some(peers), F::ask(self));
-        }
-        self.advance_recovery(cx);
+impl<F: Form> Recovers for SyncHotStuff<F> {
+    const RECOVER: Timer = Timer::Recover;
+
+    fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
-    /// Asks all peers what has become of the view.
-    pub(super) fn ask_all(&mut self, cx: &mut Cx<'_, Self>) {
-        self.asked_all_at = cx.now();
-        cx.send_unheld(To::All, F::ask(self));
+    fn recovery_mut(&mut self) -> &mut Recovery {
+        &mut self.recovery
     }
 
-    /// Enters the next stage as soon as its time has come.
-    pub(super) fn advance_recovery(&mut self, cx: &mut Cx<'_, Self>) {
-        let committee = cx.committee();
-        while (!self.recovery.is_silent() || F::is_whole(self, cx))
-            && let Some(stage) = self.recovery.advance(committee, cx.now())
-        {
-            let began = std::mem::replace(&mut self.has_begun, true);
-            let is_running = stage == RecoveryStage::Running;
-            self.note(cx, if is_running { noted::RUNNING } else { noted::VOTING }, Height::ZERO);
-            let above = self.chain.committed().height;
-            cx.send_unheld(To::All, F::answer(self, cx.me(), Incarnation::ZERO, above));
-            if !began {
-                F::resume(self, cx);
-            }
-        }
-        match self.recovery.deadline(cx.now()) {
-            Some(at) => cx.timers().set(Timer::Recover, at),
-            None => cx.timers().cancel(Timer::Recover),
-        }
+    fn delta_ns(&self) -> u64 {
+        self.delta.times(1)
     }
 
-    /// Handles the loss of messages of a peer.
-    pub(super) fn on_gap(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
-        let (committee, now) = (cx.committee(), cx.now());
-        if self.recovery.note_gap(peer, committee, now) {
-            // With more than f such peers anything may be missing: the replica recovers as after opening.
-            self.has_begun = false;
-            F::fall_silent(self);
-            let keep = |timer| matches!(timer, Timer::Recover | Timer::Fetch);
-            cx.timers().retain(keep);
-            self.note(cx, noted::SILENT, Height::ZERO);
-        }
-        self.continue_recovery(cx);
+    fn question(&self) -> F::Message {
+        F::ask(self)
     }
 
-    pub(super) fn on_connected(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
-        if self.recovery.note_connected(peer, cx.now()) {
-            cx.send_unheld(To::One(peer), F::ask(self));
-        }
-        self.advance_recovery(cx);
+    fn report(&self, me: ReplicaId, incarnation: Incarnation, above: Height) -> F::Message {
+        F::answer(self, me, incarnation, above)
     }
 
-    /// Answers a recovering peer, unless it asks too often.
-    pub(super) fn on_ask(
-        &mut self,
-        cx: &mut Cx<'_, Self>,
-        link: ReplicaId,
-        incarnation: Incarnation,
-        above: Height,
-    ) -> Result<(), Reject> {
-        if !self.answer_quota.admits(link, cx.now(), self.delta.times(1)) {
-            return Err(Reject::NotNow("asked again too soon"));
-        }
-        cx.send_unheld(To::One(link), F::answer(self, cx.me(), incarnation, above));
-        Ok(())
+    fn reports_above(&self) -> Height {
+        self.chain.committed().height
     }
 
-    /// Whether an answer is to this incarnation, or to nobody's question.
-    pub(super) fn is_answered(&self, incarnation: Incarnation) -> bool {
-        incarnation == Incarnation::ZERO || incarnation == self.incarnation
+    fn is_whole(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        F::is_whole(self, cx)
+    }
+
+    fn note_stage(&self, cx: &mut Cx<'_, Self>, stage: RecoveryStage) {
+        let what = match stage {
+            RecoveryStage::Silent => noted::SILENT,
+            RecoveryStage::Voting => noted::VOTING,
+            RecoveryStage::Running => noted::RUNNING,
+        };
+        self.note(cx, what, Height::ZERO);
+    }
+
+    fn resume(&mut self, cx: &mut Cx<'_, Self>) {
+        F::resume(self, cx);
+    }
+
+    fn fall_silent(&mut self, cx: &mut Cx<'_, Self>) {
+        F::fall_silent(self);
+        cx.timers().retain(|timer| matches!(timer, Timer::Recover | Timer::Fetch));
     }
 }
 

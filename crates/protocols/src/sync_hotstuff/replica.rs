@@ -2,14 +2,14 @@
 //!
 //! The handlers that all forms share are in `recovery.rs`, `fetching.rs`, `chain_end.rs` and `leaving_view.rs`.
 
-use super::answer_quota::AnswerQuota;
 use super::attacks::{AttackMessage, attacks};
-use super::blames::Blames;
 use super::block_fetches::BlockFetches;
-use super::leaving::Leaving;
 use super::statements::{FIRST_VIEW, leader};
+use quorate_consensus::parts::blames::Blames;
 use quorate_consensus::parts::chain::{Chain, Tip, empty_payload};
+use quorate_consensus::parts::guarded_wait::GuardedWait;
 use quorate_consensus::parts::recovery::{Recovery, RecoveryStage};
+use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{
     AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
@@ -195,7 +195,6 @@ pub trait Form: Debug + Sized + Send + 'static {
 pub struct SyncHotStuff<F: Form> {
     pub(super) delta: Delta,
     pub(super) heartbeat_ns: u64,
-    pub(super) incarnation: Incarnation,
     /// L.
     pub(super) window: u64,
     /// Height of the last stable checkpoint.
@@ -205,18 +204,13 @@ pub struct SyncHotStuff<F: Form> {
     /// Leader of the view.
     pub(super) leader: ReplicaId,
     /// Set while the view is left and the next one has not begun.
-    pub(super) leaving: Option<Leaving>,
+    pub(super) leaving: Option<GuardedWait>,
     /// State of the form for this view.
     pub(super) in_view: F::InView,
     /// State of the form for all views.
     pub(super) state: F::State,
     pub(super) blames: Blames,
     pub(super) recovery: Recovery,
-    /// Whether this replica has signed anything since it was opened or fell silent.
-    pub(super) has_begun: bool,
-    /// Time of the last question to all peers.
-    pub(super) asked_all_at: Time,
-    pub(super) answer_quota: AnswerQuota,
     pub(super) view_changes: u64,
     pub(super) last_view_change: &'static str,
 }
@@ -354,7 +348,6 @@ impl<F: Form> SyncHotStuff<F> {
         Self {
             delta: params.delta(),
             heartbeat_ns: params.heartbeat_ns(),
-            incarnation: past.incarnation,
             window: past.window,
             stable: stable.height,
             chain: Chain::new(Tip { view: stable.view, height: stable.height, id: stable.block }),
@@ -364,10 +357,7 @@ impl<F: Form> SyncHotStuff<F> {
             in_view: F::in_view(params.delta()),
             state: F::open(params, past, n, now),
             blames: Blames::default(),
-            recovery: Recovery::open(params, now),
-            has_begun: false,
-            asked_all_at: now,
-            answer_quota: AnswerQuota::default(),
+            recovery: Recovery::open(params, past.incarnation, now),
             view_changes: 0,
             last_view_change: "",
         }

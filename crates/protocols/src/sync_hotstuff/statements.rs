@@ -1,8 +1,9 @@
-//! Message kinds, properties, leaders and blames of all forms.
+//! Message kinds, properties, and leaders of all forms.
 
+pub(super) use quorate_consensus::parts::blames::{BLAME, blame, claim_blames};
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{Certificate, Claims, Model, Spec};
-use quorate_types::{Committee, Digest, Height, Kind, ProtocolId, ReplicaId, Statement, View, quorum};
+use quorate_consensus::{Model, Spec};
+use quorate_types::{Committee, Kind, ProtocolId, ReplicaId, View, quorum};
 
 /// Statement of a PROPOSE.
 pub const PROPOSE: Kind = Kind::new("propose");
@@ -12,8 +13,6 @@ pub const VOTE: Kind = Kind::new("vote");
 pub const NEW_VIEW: Kind = Kind::new("new-view");
 /// Statement of a STATUS.
 pub const STATUS: Kind = Kind::new("status");
-/// Statement of a BLAME.
-pub const BLAME: Kind = Kind::new("blame");
 /// Kind of a NOTIFY, which states nothing of its own.
 pub const NOTIFY: Kind = Kind::new("notify");
 pub(super) const FIRST_VOTE: Kind = Kind::new("first-vote");
@@ -50,20 +49,4 @@ pub(super) const SPEC: Spec = Spec {
 /// Returns the leader of a view.
 pub(super) fn leader(committee: &Committee, view: View) -> ReplicaId {
     committee.rotate(view.0.saturating_sub(1))
-}
-
-/// Returns the statement of a blame.
-#[must_use]
-pub fn blame(view: View) -> Statement {
-    Statement::new(BLAME, view, Height::ZERO, Digest::ZERO)
-}
-
-/// Claims that f + 1 replicas blame a view.
-pub(super) fn claim_blames(certificate: &Certificate, claims: &mut Claims<'_>) {
-    let view = certificate.view();
-    if certificate.statement != blame(view) || view == View::ZERO {
-        return claims.refuse("blames for nothing");
-    }
-    let weak = claims.committee().weak();
-    claims.certificate(certificate, weak);
 }

@@ -2,13 +2,14 @@
 
 use crate::net::Form;
 use quorate_consensus::harness::payload;
+use quorate_consensus::parts::blames::blame;
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Signed};
 use quorate_protocols::sync_hotstuff::rotating::{
     Answer, Header, Rotating, RotatingMessage, ViewEvidence, vote,
 };
-use quorate_protocols::sync_hotstuff::{SyncHotStuff, VOTE, blame};
+use quorate_protocols::sync_hotstuff::{SyncHotStuff, VOTE};
 use quorate_types::rng::Rng;
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, View};
 use std::collections::{BTreeMap, BTreeSet};

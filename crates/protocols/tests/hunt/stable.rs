@@ -2,13 +2,14 @@
 
 use crate::net::Form;
 use quorate_consensus::harness::payload;
+use quorate_consensus::parts::blames::blame;
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Certificate, Protocol, Signed};
 use quorate_protocols::sync_hotstuff::{
     Answer, Header, LeaderStatement, Lock, QuitEvidence, SyncHotStuff, SyncMessage, SyncNewView, VOTE,
-    Variant, bind_base, blame, vote,
+    Variant, bind_base, vote,
 };
 use quorate_types::rng::Rng;
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, View};

@@ -2,7 +2,6 @@
 
 use super::super::block_fetches::BlockFetches;
 use super::super::figures;
-use super::super::leaving::Leaving;
 use super::super::recovery::signed_vote;
 use super::super::replica::{Context, Form, IfIdle, SyncHotStuff, Timer};
 use super::super::statements::{FIRST_VIEW, PROPOSE, SPEC, STATUS, VOTE};
@@ -12,6 +11,8 @@ use super::record::RotatingRecord;
 use super::state::{InView, Rotating, State};
 use super::view_facts::ViewCertificates;
 use quorate_consensus::parts::chain::{Tip, empty_payload};
+use quorate_consensus::parts::guarded_wait::GuardedWait;
+use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{Certificate, Cx, Figures, Past, Reject, Seal, Signed, Spec, To};
@@ -81,7 +82,7 @@ impl Form for Rotating {
             RotatingRecord::Entered { view, quit, blames, lock } => {
                 replica.view = view;
                 // The wait begins when this replica is no longer silent.
-                replica.leaving = quit.then_some(Leaving::Doubt);
+                replica.leaving = quit.then_some(GuardedWait::Doubt);
                 replica.state.blames_held = blames;
                 replica.state.certificates.add(&lock);
                 replica.state.lock = lock;
@@ -177,7 +178,7 @@ impl Form for Rotating {
     }
 
     fn ask(replica: &SyncHotStuff<Self>) -> RotatingMessage {
-        RotatingMessage::Ask { incarnation: replica.incarnation }
+        RotatingMessage::Ask { incarnation: replica.recovery.incarnation() }
     }
 
     fn answer(
@@ -228,8 +229,7 @@ impl Form for Rotating {
             }
         }
         if replica.is_quit() {
-            replica.leaving = Some(Leaving::Wait { since: cx.now() });
-            return replica.arm(cx, Timer::Enter, Self::WAIT);
+            return replica.begin_leaving(cx);
         }
         if let Some((header, parent)) = replica.state.proposed.clone()
             && header.block.view == view
@@ -297,7 +297,7 @@ impl SyncHotStuff<Rotating> {
 
     fn on_answer(&mut self, cx: &mut Cx<'_, Self>, link: ReplicaId, answer: Answer) -> Result<(), Reject> {
         let Answer { incarnation, stage, blames, certificates, header, voted } = answer;
-        if !self.is_answered(incarnation) {
+        if !self.recovery.is_answered(incarnation) {
             return Err(Reject::Stale);
         }
         // §18: certificates and blames first, so that they count before this replica signs anything. Old ones are no fault.

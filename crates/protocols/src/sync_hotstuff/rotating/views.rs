@@ -1,11 +1,11 @@
 //! End of a view, and beginning of the next one (§11, 1 to 3; §19).
 
-use super::super::leaving::Leaving;
 use super::super::replica::{Form as _, IfIdle, SyncHotStuff, Timer, noted, reason};
 use super::super::statements::leader;
 use super::evidence::ViewEvidence;
 use super::message::RotatingMessage;
 use super::state::Rotating;
+use quorate_consensus::parts::guarded_wait::GuardedWait;
 use quorate_consensus::{Certificate, Cx, Reject, To};
 use quorate_types::View;
 
@@ -62,7 +62,7 @@ impl SyncHotStuff<Rotating> {
         self.state.blames_held = Some(blames.clone());
         self.view_changes = self.view_changes.saturating_add(1);
         self.last_view_change = reason::BLAMED;
-        self.leaving = Some(Leaving::Wait { since: cx.now() });
+        self.leaving = Some(GuardedWait::begin(cx.now(), self.delta.times(Rotating::WAIT)));
         self.end_timers(cx);
         self.note(cx, noted::QUIT, Default::default());
         if let Some(facts) = self.facts_of(view, 0) {

@@ -1,7 +1,6 @@
 //! Entry points of the stable form.
 
 use super::super::block_fetches::BlockFetches;
-use super::super::leaving::Leaving;
 use super::super::recovery::signed_vote;
 use super::super::replica::{Context, Form, IfIdle, SyncHotStuff, Timer, WINDOWS_AHEAD, WINDOWS_VOTED};
 use super::super::statements::{FIRST_VIEW, NEW_VIEW, PROPOSE, STATUS, VOTE};
@@ -16,6 +15,8 @@ use super::state::{InView, State, VIEWS_AHEAD};
 use super::statements::{Header, Lock, SyncNewView, end_of};
 use super::variant::Variant;
 use quorate_consensus::parts::chain::Tip;
+use quorate_consensus::parts::guarded_wait::GuardedWait;
+use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{Certificate, Cx, Figures, Message as _, Past, Reject, Seal, Signed, Spec, To};
 use quorate_types::{BlockId, Committee, Height, Incarnation, Kind, ReplicaId, Time, View};
@@ -68,7 +69,7 @@ impl<V: Variant> Form for V {
             SyncRecord::Entered { view, quit, evidence, lock, first_voted } => {
                 (replica.view, state.entered) = (view, view);
                 // The wait begins when this replica is no longer silent.
-                replica.leaving = quit.then_some(Leaving::Doubt);
+                replica.leaving = quit.then_some(GuardedWait::Doubt);
                 (state.evidence, state.lock) = (evidence, lock);
                 if let Some(new_view) = &first_voted {
                     in_view.statements.add_new_view(&SyncNewView::signed_statement(new_view));
@@ -180,7 +181,7 @@ impl<V: Variant> Form for V {
 
     fn ask(replica: &SyncHotStuff<V>) -> SyncMessage {
         let above = replica.chain.committed().height;
-        SyncMessage::Ask { incarnation: replica.incarnation, above }
+        SyncMessage::Ask { incarnation: replica.recovery.incarnation(), above }
     }
 
     fn answer(
@@ -216,8 +217,7 @@ impl<V: Variant> Form for V {
             }
         }
         if replica.is_quit() {
-            replica.leaving = Some(Leaving::Wait { since: cx.now() });
-            return replica.arm(cx, Timer::Enter, V::WAIT);
+            return replica.begin_leaving(cx);
         }
         replica.join_view(cx);
         // A view that was idle has its next block no sooner.

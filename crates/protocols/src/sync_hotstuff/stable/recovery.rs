@@ -5,13 +5,14 @@ use super::message::{Answer, HEADERS_MAX};
 use super::missed_heights::Span;
 use super::statements::{Header, end_of, rank};
 use super::variant::Variant;
+use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::{Certificate, Cx, Reject, Signed};
 use quorate_types::{Height, ReplicaId, View};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// Asks all peers what has become of the view, at most once in a Δ. Returns whether it did.
     pub(super) fn ask_again(&mut self, cx: &mut Cx<'_, Self>) -> bool {
-        let is_time = cx.now() >= self.asked_all_at.plus(self.delta.times(1));
+        let is_time = cx.now() >= self.recovery.asked_all_at().plus(self.delta.times(1));
         if is_time {
             self.ask_all(cx);
         }
@@ -47,7 +48,7 @@ impl<V: Variant> SyncHotStuff<V> {
     ) -> Result<(), Reject> {
         let (view, told) = (self.view, self.told_without_headers(&answer));
         let Answer { incarnation, stage, evidence, certificates, new_view, headers, voted } = answer;
-        if !self.is_answered(incarnation) {
+        if !self.recovery.is_answered(incarnation) {
             return Err(Reject::Stale);
         }
         // §18: evidence and certificates first, so that they count before this replica signs anything.

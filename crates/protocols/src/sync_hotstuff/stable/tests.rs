@@ -19,12 +19,13 @@ mod split;
 mod view_change;
 
 use super::super::replica::End;
+use super::super::statements::blame;
 pub(super) use super::super::tests::{
     Attacker, Bench, CONFLICT, CommitRule, N, SIGNATURE, delta, heartbeat, is_own_statement, leads, line,
     quarter, r, to_one, weak,
 };
 use super::super::tests::{TestBlock, TestForm, claims_hold};
-use super::super::{SyncHotStuff, VOTE, blame};
+use super::super::{SyncHotStuff, VOTE};
 use super::{
     Answer, Header, LeaderStatement, Lock, Optimistic, Plain, QuitEvidence, SyncMessage, SyncNewView,
     Variant, bind_base, vote,

@@ -1,6 +1,5 @@
 //! End of a view, and beginning of the next one (§5, §6).
 
-use super::super::leaving::Leaving;
 use super::super::replica::{End, IfIdle, SyncHotStuff, Timer, noted, reason};
 use super::super::statements::{FIRST_VIEW, VOTE, leader};
 use super::certificates::{accepts, highest_of, lock_of};
@@ -11,6 +10,8 @@ use super::paths::Relations;
 use super::statements::{Lock, SyncNewView, end_of, rank};
 use super::variant::Variant;
 use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_consensus::parts::guarded_wait::GuardedWait;
+use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::{Certificate, Cx, Ready, Reject, Seal, Signed, To};
 use quorate_types::{ReplicaId, View};
 
@@ -83,7 +84,7 @@ impl<V: Variant> SyncHotStuff<V> {
             self.state.evidence.clear();
         }
         self.state.evidence.push(evidence);
-        self.leaving = Some(Leaving::Wait { since: cx.now() });
+        self.leaving = Some(GuardedWait::begin(cx.now(), self.delta.times(V::WAIT)));
         let keep = |timer| matches!(timer, Timer::Recover | Timer::Fetch);
         cx.timers().retain(keep);
         self.note(cx, noted::QUIT, Default::default());

@@ -1,7 +1,8 @@
 //! Impossible claims of messages are refused before any signature is verified.
 
 use super::*;
-use crate::sync_hotstuff::{BLAME, LockName, NEW_VIEW, PROPOSE};
+use crate::sync_hotstuff::statements::BLAME;
+use crate::sync_hotstuff::{LockName, NEW_VIEW, PROPOSE};
 use quorate_consensus::Claims;
 use quorate_types::{Digest, Kind};
 

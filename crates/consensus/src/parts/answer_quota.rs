@@ -8,14 +8,14 @@ const ANSWERS_MAX: u8 = 4;
 
 /// Answers that each peer has received lately.
 #[derive(Debug, Default)]
-pub(super) struct AnswerQuota {
+pub struct AnswerQuota {
     /// Beginning of the current Δ, and answers since then.
     since: BTreeMap<ReplicaId, (Time, u8)>,
 }
 
 impl AnswerQuota {
     /// Whether a peer receives one more answer, whatever incarnation it names. `delta_ns` is Δ.
-    pub(super) fn admits(&mut self, peer: ReplicaId, now: Time, delta_ns: u64) -> bool {
+    pub fn admits(&mut self, peer: ReplicaId, now: Time, delta_ns: u64) -> bool {
         let (since, answers) = self.since.entry(peer).or_insert((now, 0));
         if now >= since.plus(delta_ns) {
             (*since, *answers) = (now, 0);
