@@ -16,11 +16,14 @@ pub struct Formula {
     pub of: fn(n: u64) -> u64,
 }
 
-/// `formula!(|n| n * (n - 1))`: a [`Formula`] of the number of replicas.
+/// `formula!(|n| n * (n - 1))`: a [`Formula`] of the number of replicas; `formula!(3)`: a constant.
 #[macro_export]
 macro_rules! formula {
     (|$n:ident| $value:expr) => {
         $crate::Formula { text: stringify!($value), of: |$n: u64| -> u64 { $value } }
+    };
+    ($value:expr) => {
+        $crate::Formula { text: stringify!($value), of: |_: u64| -> u64 { $value } }
     };
 }
 
@@ -40,13 +43,13 @@ pub struct Figures {
     /// reaches nobody is replaced.
     pub block: &'static [Count],
     /// Message delays from the proposal to its execution, at every replica.
-    pub commit_delays: u64,
+    pub commit_delays: Formula,
     /// Waits of Δ on the same way, for protocols that wait for it.
     pub commit_deltas: u64,
     /// Message delays from a client's request to the reply that it accepts.
-    pub reply_delays: u64,
+    pub reply_delays: Formula,
     /// Syncs of disks on that way, one after the other.
-    pub serial_syncs: u64,
+    pub serial_syncs: Formula,
     /// Cost of a change of leaders, where leaders can be replaced.
     pub leader_change: Option<LeaderChange>,
     /// Cost of the empty blocks of an idle cluster, where it makes some.

@@ -6,8 +6,8 @@ pub(crate) mod tests;
 
 /// Encodes an enum as the tag of its variant and the fields of that variant in this order.
 macro_rules! variants {
-    ($type:ident $(<$rules:ident: $bound:ident>)?, $name:literal: $($list:tt)*) => {
-        impl $(<$rules: $bound>)? quorate_types::codec::Wire for $type $(<$rules>)? {
+    ($type:ident $(<$($rules:ident: $bound:ident),*>)?, $name:literal: $($list:tt)*) => {
+        impl $(<$($rules: $bound),*>)? quorate_types::codec::Wire for $type $(<$($rules),*>)? {
             $crate::encoding::variant_functions!(encode, decode, $name: $($list)*);
         }
     };

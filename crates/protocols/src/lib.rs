@@ -17,6 +17,7 @@ pub mod echo;
 mod encoding;
 pub mod pbft;
 pub mod sync_hotstuff;
+pub mod unique_chain;
 
 use quorate_consensus::Entry;
 
@@ -30,6 +31,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Plain>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Optimistic>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::rotating::Rotating>>(),
+    Entry::of::<unique_chain::UniqueChain<unique_chain::Apollo>>(),
     Entry::of::<echo::Echo>(),
 ];
 

@@ -95,8 +95,8 @@ fn syncs(entry: &Entry, n: usize, figures: &Figures) -> Result<FigureLine, NotMe
         metered.rest()?;
     }
     let measured = Measured { total: total.rest_ns, of: REQUESTS.saturating_mul(UNIT_NS) };
-    let stated = figures.serial_syncs;
-    Ok(FigureLine::new("syncs in a row from request to reply", stated, stated, measured))
+    let Formula { text, of } = figures.serial_syncs;
+    Ok(FigureLine::new("syncs in a row from request to reply", text, of(metered::size(n)), measured))
 }
 
 /// Measures a change of leader: the proposals of the first leader are lost.

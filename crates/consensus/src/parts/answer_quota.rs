@@ -3,27 +3,32 @@
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
-/// Questions of one peer that are answered within Δ: it asks at once, again when its link is up, and each Δ.
-const ANSWERS_MAX: u8 = 4;
-
 /// Answers that each peer has received lately.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AnswerQuota {
-    /// Beginning of the current Δ, and answers since then.
-    since: BTreeMap<ReplicaId, (Time, u8)>,
+    max: u32,
+    /// Beginning of the current period, and the answers since then.
+    since: BTreeMap<ReplicaId, (Time, u32)>,
 }
 
 impl AnswerQuota {
-    /// Whether a peer receives one more answer, whatever incarnation it names. `delta_ns` is Δ.
-    pub fn admits(&mut self, peer: ReplicaId, now: Time, delta_ns: u64) -> bool {
+    /// Limits the answers to each peer in one period.
+    #[must_use]
+    pub fn new(max: u32) -> Self {
+        Self { max, since: BTreeMap::new() }
+    }
+
+    /// Whether a peer receives `count` more answers, in periods of `period_ns`. A refusal counts nothing.
+    pub fn admits(&mut self, peer: ReplicaId, now: Time, period_ns: u64, count: u32) -> bool {
         let (since, answers) = self.since.entry(peer).or_insert((now, 0));
-        if now >= since.plus(delta_ns) {
+        if now >= since.plus(period_ns) {
             (*since, *answers) = (now, 0);
         }
-        if *answers >= ANSWERS_MAX {
-            return false;
+        let after = answers.saturating_add(count);
+        let admits = after <= self.max;
+        if admits {
+            *answers = after;
         }
-        *answers = answers.saturating_add(1);
-        true
+        admits
     }
 }

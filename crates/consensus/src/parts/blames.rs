@@ -40,8 +40,14 @@ impl Blames {
             return Err(Reject::Stale);
         }
         self.0.insert(seal.by, (view, signature));
+        Ok(self.certificate(view, quorum))
+    }
+
+    /// Returns the certificate of a view that at least `quorum` replicas blame.
+    #[must_use]
+    pub fn certificate(&self, view: View, quorum: usize) -> Option<Certificate> {
         let of_view = self.0.iter().filter(|(_, (blamed, _))| *blamed == view);
         let votes: Vec<_> = of_view.map(|(by, (_, signature))| (*by, *signature)).collect();
-        Ok((votes.len() >= quorum).then(|| Certificate::of(blame(view), &votes)))
+        (votes.len() >= quorum).then(|| Certificate::of(blame(view), &votes))
     }
 }

@@ -10,6 +10,9 @@ use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{Committee, Incarnation, ReplicaId, ReplicaSet, Time};
 use std::collections::BTreeMap;
 
+/// Questions of one peer that are answered within Δ: it asks at once, again when its link is up, and each Δ.
+const ANSWERS_MAX: u32 = 4;
+
 /// Actions that a replica may take.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum RecoveryStage {
@@ -82,7 +85,7 @@ impl Recovery {
             gaps: ReplicaSet::EMPTY,
             incarnation,
             has_begun: false,
-            quota: AnswerQuota::default(),
+            quota: AnswerQuota::new(ANSWERS_MAX),
             asked_all_at: now,
         }
     }

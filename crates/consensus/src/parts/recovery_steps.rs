@@ -101,7 +101,7 @@ pub trait Recovers: Protocol {
         above: Height,
     ) -> Result<(), Reject> {
         let (now, delta_ns): (Time, u64) = (cx.now(), self.delta_ns());
-        if !self.recovery_mut().quota.admits(link, now, delta_ns) {
+        if !self.recovery_mut().quota.admits(link, now, delta_ns, 1) {
             return Err(Reject::NotNow("asked again too soon"));
         }
         cx.send_unheld(To::One(link), self.report(cx.me(), incarnation, above));

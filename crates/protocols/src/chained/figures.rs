@@ -13,10 +13,10 @@ macro_rules! figures {
                 Count { kind: $crate::chained::PROPOSE, messages: formula!(|n| n - 1) },
                 Count { kind: $crate::chained::VOTE, messages: formula!(|n| n - 1) },
             ],
-            commit_delays: $commit,
+            commit_delays: formula!($commit),
             commit_deltas: 0,
-            reply_delays: $commit + 2,
-            serial_syncs: $syncs,
+            reply_delays: formula!($commit + 2),
+            serial_syncs: formula!($syncs),
             leader_change: Some(LeaderChange {
                 messages: &[
                     Count { kind: $timeout, messages: formula!(|n| n * (n - 1)) },

@@ -9,10 +9,10 @@ pub(super) const FIGURES: Figures = Figures {
         Count { kind: PREPARE, messages: formula!(|n| (n - 1) * (n - 1)) },
         Count { kind: COMMIT, messages: formula!(|n| n * (n - 1)) },
     ],
-    commit_delays: 3,
+    commit_delays: formula!(3),
     commit_deltas: 0,
-    reply_delays: 5,
-    serial_syncs: 3,
+    reply_delays: formula!(5),
+    serial_syncs: formula!(3),
     leader_change: Some(LeaderChange {
         messages: &[
             Count { kind: VIEW_CHANGE, messages: formula!(|n| n * (n - 1)) },

@@ -15,10 +15,10 @@ const LEADERS: &str = "The replacement of a leader is no figure here: a leader w
 
 pub(super) const PLAIN: Figures = Figures {
     block: &[PROPOSALS, VOTES],
-    commit_delays: 1,
+    commit_delays: formula!(1),
     commit_deltas: 2,
-    reply_delays: 3,
-    serial_syncs: 3,
+    reply_delays: formula!(3),
+    serial_syncs: formula!(3),
     leader_change: None,
     // §20: the leader's PROPOSE, and everybody's VOTE.
     idle: Some(Idle { syncs: formula!(|n| n + 1), blocks: 1 }),
@@ -34,9 +34,9 @@ pub(super) const PLAIN: Figures = Figures {
 
 pub(super) const OPTIMISTIC: Figures = Figures {
     block: &[PROPOSALS, VOTES, NOTIFICATIONS],
-    commit_delays: 2,
+    commit_delays: formula!(2),
     commit_deltas: 0,
-    reply_delays: 4,
+    reply_delays: formula!(4),
     remarks: &[
         "With fewer than q_R votes nothing is decided at once, and the costs are those of Sync HotStuff.",
         SILENT,

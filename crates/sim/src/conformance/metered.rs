@@ -222,6 +222,7 @@ pub(super) fn good_case_lines(
         ("from proposal to execution", commits, figures.commit_delays),
         ("from request to reply", replies, figures.reply_delays),
     ] {
+        let delays = (delays.of)(size(n));
         lines.extend(took.lines(what, of, (delays, figures.commit_deltas), delta_ns));
     }
     lines.extend(unstated_kinds(figures, &[], sent_counts));

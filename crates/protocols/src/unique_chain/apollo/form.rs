@@ -1,0 +1,185 @@
+//! Apollo as a form of the unique chain: blocks are entries, and each leader proposes once (§4, §5).
+
+use super::super::entry::{Entry, EntryRef, skips_digest};
+use super::super::figures;
+use super::super::message::UniqueMessage;
+use super::super::record::UniqueRecord;
+use super::super::replica::{Context, Form, IfIdle, OwnEntry, Timer, UniqueChain, Verdict, noted};
+use super::super::statements::SPEC;
+use super::proposal::{NoFact, NoMessage, Proposal};
+use quorate_consensus::parts::chain::{Below, Tip, empty_payload};
+use quorate_consensus::parts::synchrony::SynchronyParams;
+use quorate_consensus::{AttackEntry, Figures, Healed, Past, Ready, Reject, Spec, To};
+use quorate_types::{Block, BlockId, Committee, Height, PayloadId, ReplicaId, Time};
+
+/// Marker type of Apollo.
+#[derive(Debug)]
+pub enum Apollo {}
+
+/// State of Apollo alone.
+#[derive(Debug)]
+pub struct State {
+    /// Payload of empty blocks.
+    empty: PayloadId,
+}
+
+impl Form for Apollo {
+    const SPEC: Spec = SPEC;
+    const FIGURES: Figures = figures::APOLLO;
+    const ATTACKS: &'static [AttackEntry] = &[];
+    type Entry = Proposal;
+    type Message = NoMessage;
+    type Fact = NoFact;
+    type State = State;
+
+    fn open(_: &SynchronyParams, _: &Past<UniqueRecord<Proposal, NoFact>>) -> State {
+        State { empty: empty_payload() }
+    }
+
+    fn restore(_: &mut UniqueChain<Self>, fact: NoFact) {
+        match fact {}
+    }
+
+    /// §6: relay Δ, fetch of its tip's chain 2 Δ, τ, proposal Δ.
+    fn round_ns(replica: &UniqueChain<Self>) -> u64 {
+        replica.delta.times(4).saturating_add(replica.heartbeat_ns)
+    }
+
+    /// §21: f + 2 rounds of 18 Δ + 2 τ, and n good ones of 6 Δ + τ.
+    fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time {
+        let bad = params.recovery(committee, healed, 18, committee.f.saturating_add(2));
+        let good = params.delta().times(6).saturating_add(params.heartbeat_ns());
+        let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
+        bad.plus(good.saturating_mul(n))
+    }
+
+    fn block(entry: &Proposal) -> BlockId {
+        entry.block.id()
+    }
+
+    fn learn(cx: &mut Context<'_, Self>, entry: &Proposal) {
+        cx.blocks().insert(entry.block.clone());
+    }
+
+    /// §4, accept: a block extends its parent by one height, and its bodies and those of its ancestors are here and valid.
+    fn judge(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Proposal) -> Verdict {
+        let below = replica.height_of(entry.parent());
+        if below.map(Height::next) != Some(entry.block.height) {
+            return Verdict::Invalid;
+        }
+        match replica.ready(cx, entry.block.id()) {
+            Some(Ready::Valid) => Verdict::Valid,
+            Some(Ready::Invalid | Ready::Unvouched) => Verdict::Invalid,
+            None => Verdict::Missing,
+        }
+    }
+
+    fn on_accepted(_: &mut UniqueChain<Self>, _: &mut Context<'_, Self>, _: &Proposal) {}
+
+    fn height(_: &mut Context<'_, Self>, entry: &Proposal) -> Height {
+        entry.block.height
+    }
+
+    fn on_round(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>) {
+        Self::speak(replica, cx, IfIdle::Wait);
+    }
+
+    /// §5, propose: as soon as a payload is ready, at once if the chain has requests that are not committed, and after τ in any
+    /// case.
+    fn speak(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, if_idle: IfIdle) {
+        if !replica.is_due_to_speak(cx.me()) {
+            return;
+        }
+        let Some((proof, tip)) = replica.proof().zip(replica.tip_block()) else { return };
+        // With a full window the leader still proposes empty blocks: earlier ones are committed by them.
+        let is_full = tip.height.since(replica.stable) >= replica.window;
+        let payload = if is_full { None } else { cx.payload_after(tip.id) };
+        if payload.is_none() && if_idle == IfIdle::Wait && !replica.carries_requests(cx, tip) {
+            if cx.timers().get(Timer::Speak).is_none() {
+                let at = cx.now().plus(replica.heartbeat_ns);
+                cx.timers().set(Timer::Speak, at);
+            }
+            return;
+        }
+        cx.timers().cancel(Timer::Speak);
+        let (round, skips) = (proof.round, proof.skips);
+        let block = Block {
+            parent: tip.id,
+            height: tip.height.next(),
+            view: round,
+            proposer: cx.me(),
+            time_ns: payload.map_or(0, |payload| payload.time_ns),
+            payload: payload.map_or(replica.state.empty, |payload| payload.id),
+            extra: Proposal::bind(tip.view, skips_digest(&skips)),
+        };
+        replica.note(cx, noted::PROPOSED, round, block.height);
+        cx.blocks().insert(block.clone());
+        let entry = Proposal { block, parent_round: tip.view };
+        replica.own = Some(OwnEntry { entry: entry.clone(), skips: skips.clone(), is_fresh: true });
+        // One entry in a round: durable before it leaves (§3).
+        cx.record(&UniqueRecord::Own { entry: entry.clone(), skips: skips.clone() });
+        cx.send(To::All, UniqueMessage::Entry { entry, skips });
+    }
+
+    fn on_message(
+        _: &mut UniqueChain<Self>,
+        _: &mut Context<'_, Self>,
+        message: NoMessage,
+        _: ReplicaId,
+    ) -> Result<(), Reject> {
+        match message {}
+    }
+
+    fn on_ready(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, block: BlockId) {
+        replica.end_fetch(cx, block);
+        replica.accept_from(cx, block.0);
+    }
+
+    fn on_emit_timer(_: &mut UniqueChain<Self>, _: &mut Context<'_, Self>) {}
+
+    fn resume(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>) {
+        Self::speak(replica, cx, IfIdle::Wait);
+    }
+
+    /// A block that f + 1 peers have decided is accepted: an honest one has checked it and all below it. Its entry may be
+    /// unknown; then nothing is proved before a later entry is accepted.
+    fn adopt(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, tip: Tip) {
+        if tip.height <= replica.chain.committed().height {
+            return;
+        }
+        replica.chain.commit(tip);
+        replica.committed_by = None;
+        let base = EntryRef { round: tip.view, id: tip.id.0 };
+        replica.adopt_base(cx, base);
+    }
+}
+
+impl UniqueChain<Apollo> {
+    /// Returns the height of an accepted block.
+    fn height_of(&self, entry: EntryRef) -> Option<Height> {
+        if entry == EntryRef::GENESIS {
+            return Some(Height::ZERO);
+        }
+        let kept = self.entries.get(entry.id).map(|frame| frame.entry.block.height);
+        kept.or_else(|| (entry == self.entries.base()).then(|| self.chain.committed().height))
+    }
+
+    /// Returns the accepted block of the highest round.
+    fn tip_block(&self) -> Option<Tip> {
+        let place = self.entries.tip();
+        Some(Tip { view: place.round, height: self.height_of(place)?, id: BlockId(place.id) })
+    }
+
+    /// Whether a chain has requests above the committed block.
+    fn carries_requests(&self, cx: &mut Context<'_, Apollo>, tip: Tip) -> bool {
+        let mut at = tip;
+        while at.height > self.chain.committed().height {
+            if cx.blocks().get(at.id).is_some_and(|block| block.payload != self.state.empty) {
+                return true;
+            }
+            let Below::Block(parent) = self.chain.below(cx.blocks(), at) else { return false };
+            at = parent;
+        }
+        false
+    }
+}

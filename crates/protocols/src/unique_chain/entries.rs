@@ -1,0 +1,319 @@
+//! Entries: from their arrival to acceptance and commit (`apollo` §4, §5, §8).
+
+use super::entry::{Entry, EntryRef};
+use super::message::{ENTRIES_MAX, UniqueMessage};
+use super::record::UniqueRecord;
+use super::replica::{Form, FramedOf, UniqueChain, Verdict, noted};
+use super::rounds::EnteredBy;
+use super::store::First;
+use quorate_consensus::parts::chain::Tip;
+use quorate_consensus::{Alarm, Commit, Cx, Evidence, Reject, To};
+use quorate_types::{BlockId, Digest, Height, ReplicaId, ReplicaSet, Signature, Statement, View};
+
+/// The way on which an entry has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// In the message of its author. Another replica may not send that message.
+    Author,
+    /// As the tip of a proof.
+    Tip,
+    /// In an answer to a question.
+    Fetched,
+}
+
+impl<F: Form> UniqueChain<F> {
+    /// §5: handles the message of an author.
+    pub(super) fn on_entry(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        frame: FramedOf<F>,
+        link: ReplicaId,
+    ) -> Result<(), Reject> {
+        if link == cx.me()
+            && let Some(own) = &mut self.own
+        {
+            own.is_fresh |= own.entry == frame.entry;
+        }
+        self.take_entry(cx, frame, link, Origin::Author)
+    }
+
+    /// U3. Takes an entry in: it is accepted now, or once its ancestors and blocks have arrived.
+    pub(super) fn take_entry(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        frame: FramedOf<F>,
+        link: ReplicaId,
+        origin: Origin,
+    ) -> Result<(), Reject> {
+        let place = frame.entry.place();
+        if place.round <= self.entries.base().round || self.entries.is_accepted(place) {
+            return Err(Reject::Stale);
+        }
+        if self.entries.contains(place.id) {
+            self.fetch(cx, place.id, link, origin);
+            return Ok(());
+        }
+        let parent = frame.entry.parent();
+        let is_connected = self.entries.is_accepted(parent) || self.entries.contains(parent.id);
+        if self.is_far(cx, place.round) && !is_connected {
+            return self.keep_far(cx, frame, link);
+        }
+        self.check_first(cx, &frame, link, origin)?;
+        F::learn(cx, &frame.entry);
+        self.entries.keep(frame, link);
+        self.accept_from(cx, place.id);
+        if !self.entries.is_accepted(place) {
+            self.fetch(cx, place.id, link, origin);
+        }
+        Ok(())
+    }
+
+    /// U4. §4, §5: two entries of one author for one round are evidence, and noticed before bodies. The second one counts only
+    /// if it is asked for by its id, or as the tip of a peer's proof. It is never a reason to refuse a chain that a later
+    /// author has built on it.
+    fn check_first(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        frame: &FramedOf<F>,
+        link: ReplicaId,
+        origin: Origin,
+    ) -> Result<(), Reject> {
+        let EntryRef { round, id } = frame.entry.place();
+        let Some(first) = self.entries.first(round) else {
+            self.entries.note_first(round, First { id, signature: frame.signature });
+            return Ok(());
+        };
+        if first.id == id {
+            return Ok(());
+        }
+        let by = frame.entry.author();
+        let signed = |id: Digest, signature: Signature| {
+            (Statement::new(F::Entry::KIND, round, Height::ZERO, id), signature)
+        };
+        let (first, second) = (signed(first.id, first.signature), signed(id, frame.signature));
+        cx.accuse(Evidence { by, first, second });
+        let counts = self.entries.is_wanted(id)
+            || (origin == Origin::Tip && self.entries.admits_alternate(round, link));
+        match (counts, link == by) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Reject::Equivocation),
+            // A replica that only hands entries on has done nothing wrong.
+            (false, false) => Err(Reject::NotNow("its author has equivocated")),
+        }
+    }
+
+    /// Keeps the newest entry of a peer that is far ahead, and asks the peer for the path to it.
+    fn keep_far(&mut self, cx: &mut Cx<'_, Self>, frame: FramedOf<F>, link: ReplicaId) -> Result<(), Reject> {
+        let round = frame.entry.round();
+        if self.inbox.far.get(&link).is_none_or(|known| known.entry.round() < round) {
+            let parent = frame.entry.parent();
+            self.inbox.far.insert(link, frame);
+            self.ask_for_path(cx, parent.id, round, link);
+        }
+        Err(Reject::Early)
+    }
+
+    /// Takes the entries that were far ahead and are not any more.
+    pub(super) fn take_far(&mut self, cx: &mut Cx<'_, Self>) {
+        let peers: Vec<ReplicaId> = self.inbox.far.keys().copied().collect();
+        for peer in peers {
+            let is_near = self.inbox.far.get(&peer).is_some_and(|frame| {
+                !self.is_far(cx, frame.entry.round()) || self.entries.is_accepted(frame.entry.parent())
+            });
+            if is_near && let Some(frame) = self.inbox.far.remove(&peer) {
+                let _: Result<(), Reject> = self.take_entry(cx, frame, peer, Origin::Fetched);
+            }
+        }
+    }
+
+    /// Accepts all entries that wait for nothing any more.
+    pub(super) fn accept_pending(&mut self, cx: &mut Cx<'_, Self>) {
+        for id in self.entries.pending() {
+            self.accept_from(cx, id);
+        }
+    }
+
+    /// U3. §4, accept: accepts an entry whose parent is accepted, and the entries that wait for it.
+    pub(super) fn accept_from(&mut self, cx: &mut Cx<'_, Self>, id: Digest) {
+        let (mut work, mut highest) = (vec![id], None);
+        while let Some(id) = work.pop() {
+            let Some(entry) = self.entries.get(id).map(|frame| frame.entry.clone()) else { continue };
+            if self.entries.is_accepted(entry.place()) || !self.entries.is_accepted(entry.parent()) {
+                continue;
+            }
+            match F::judge(self, cx, &entry) {
+                Verdict::Missing => {}
+                Verdict::Invalid => {
+                    self.note(cx, noted::INVALID, entry.round(), Height::ZERO);
+                    self.entries.drop_entry(id);
+                }
+                Verdict::Valid => {
+                    self.accept(cx, &entry);
+                    highest = highest.max(Some((entry.round(), entry.author())));
+                    work.extend(self.entries.waiting_for(id));
+                }
+            }
+        }
+        let Some((round, author)) = highest else { return };
+        if round >= self.round.number {
+            let by = if author == cx.me() { EnteredBy::OwnEntry } else { EnteredBy::Other };
+            self.enter_round(cx, round.next(), by);
+        }
+        self.take_waiting_proofs(cx);
+    }
+
+    fn accept(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) {
+        let place = entry.place();
+        if self.entries.accept(place.id) {
+            self.skips = self.skips.split_off(&place.round.next());
+        }
+        self.note(cx, noted::ACCEPTED, place.round, entry.height());
+        let height = F::height(cx, entry);
+        if let Some(frame) = self.entries.get(place.id) {
+            // §3: durable with the next own entry, which the others may build on.
+            cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
+        }
+        self.note_near_miss(cx, entry);
+        if self.is_stopped_by_conflict(cx, entry) {
+            return;
+        }
+        self.try_commit(cx, place);
+        F::on_accepted(self, cx, entry);
+    }
+
+    /// §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
+    fn note_near_miss(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) {
+        let Some((_, at)) = self.blamed.filter(|(round, _)| *round == entry.round()) else { return };
+        self.blamed = None;
+        if cx.now() <= at.plus(self.delta.times(2)) {
+            let why = "a blamed author's entry arrived within 2 delta of the blame";
+            cx.alarm(Alarm::SynchronyDoubt { view: entry.round(), peer: Some(entry.author()), why });
+        }
+    }
+
+    /// U12. §12: a valid chain whose tip is above the committing entry misses the committed block: safety is broken, and the
+    /// replica stops.
+    fn is_stopped_by_conflict(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) -> bool {
+        let conflicts = self.committed_by.is_some_and(|by| entry.round() >= by)
+            && self.entries.extends_base(entry.place()) == Some(false);
+        if conflicts {
+            self.break_safety(cx, F::block(entry));
+        }
+        conflicts
+    }
+
+    fn break_safety(&mut self, cx: &mut Cx<'_, Self>, second: BlockId) {
+        let committed = self.chain.committed();
+        cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
+    }
+
+    /// U11. §8, try_commit: commits the highest entry on whose path down from this one, both included, f + 1 distinct authors
+    /// have signed. Authors are counted, not rounds.
+    fn try_commit(&mut self, cx: &mut Cx<'_, Self>, by: EntryRef) {
+        let (weak, base) = (cx.committee().weak(), self.entries.base());
+        let (mut authors, mut at) = (ReplicaSet::EMPTY, by);
+        let entry = loop {
+            if at.round <= base.round {
+                return;
+            }
+            let Some(frame) = self.entries.get(at.id) else { return };
+            authors.insert(frame.entry.author());
+            if authors.len() >= weak {
+                break &frame.entry;
+            }
+            at = frame.entry.parent();
+        };
+        let block = F::block(entry);
+        match self.entries.extends_base(at) {
+            Some(true) => {}
+            Some(false) => return self.break_safety(cx, block),
+            None => return,
+        }
+        self.committed_by = self.committed_by.max(Some(by.round));
+        self.entries.commit(at);
+        self.commit_block(cx, block, at.round);
+    }
+
+    /// Commits a block with its ancestors, unless it is committed.
+    fn commit_block(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, round: View) {
+        let Some(tip) = self.chain.tip(cx.blocks(), id) else { return };
+        if tip.height > self.chain.committed().height {
+            self.note(cx, noted::COMMITTED, round, tip.height);
+            cx.commit(Commit::Chain(id));
+            self.chain.commit(Tip { view: tip.view, ..tip });
+        }
+    }
+
+    /// Returns the entries that a peer lacks, at a limited rate (§2, Fetch).
+    pub(super) fn on_want(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        link: ReplicaId,
+        id: Digest,
+        above: View,
+    ) -> Result<(), Reject> {
+        let (now, delta_ns) = (cx.now(), self.delta.times(1));
+        let entries = self.entries.path(id, above, ENTRIES_MAX);
+        if entries.is_empty() {
+            return Err(Reject::NotNow("no such entries"));
+        }
+        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        if !self.served.entries.admits(link, now, delta_ns, count) {
+            return Err(Reject::NotNow("asked again too soon"));
+        }
+        cx.send_unheld(To::One(link), UniqueMessage::Entries { entries });
+        Ok(())
+    }
+
+    /// Takes the answer to a question for entries.
+    pub(super) fn on_entries(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        entries: Vec<FramedOf<F>>,
+        link: ReplicaId,
+    ) -> Result<(), Reject> {
+        let follow = entries.windows(2).all(|pair| match pair {
+            [before, after] => after.entry.parent() == before.entry.place(),
+            _ => true,
+        });
+        if !follow {
+            return Err(Reject::Invalid("entries that do not follow each other"));
+        }
+        // An entry that is asked for names its parent, so that one is asked for as well.
+        for frame in entries.iter().rev() {
+            let EntryRef { round, id } = frame.entry.place();
+            if self.entries.is_wanted(id) {
+                self.entries.want(frame.entry.parent().id, round);
+            }
+        }
+        for frame in entries {
+            // A refused entry is a known one, or one that nobody has asked for.
+            let _: Result<(), Reject> = self.take_entry(cx, frame, link, Origin::Fetched);
+        }
+        self.take_far(cx);
+        Ok(())
+    }
+
+    /// Makes an entry the committed one that this replica has not committed itself. Rounds up to it are over. The wait of a
+    /// round begins when its proof is known.
+    pub(super) fn adopt_base(&mut self, cx: &mut Cx<'_, Self>, base: EntryRef) {
+        if self.entries.contains(base.id) {
+            self.entries.accept(base.id);
+        }
+        self.entries.commit(base);
+        self.skips = self.skips.split_off(&self.entries.tip().round.next());
+        if self.round.number <= base.round {
+            self.begin_round(cx, base.round.next());
+        }
+        for id in self.entries.waiting_for(base.id) {
+            self.accept_from(cx, id);
+        }
+        self.take_far(cx);
+        // The path to a pending entry may be known to its holder.
+        if let Some(id) = self.entries.pending().pop()
+            && let Some(holder) = self.entries.holder(id)
+        {
+            self.fetch(cx, id, holder, Origin::Fetched);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Fetching of missing entries, blocks and bodies (`apollo` §2, §5).
+//!
+//! Entries are asked for by the protocol, blocks and bodies by the host. Both questions leave at once: one round trip.
+
+use super::entries::Origin;
+use super::entry::Entry;
+use super::message::UniqueMessage;
+use super::replica::{Form, Timer, UniqueChain};
+use quorate_consensus::{Cx, To};
+use quorate_types::{BlockId, Digest, ReplicaId, ReplicaSet, Time, View};
+use std::collections::BTreeMap;
+
+/// Blocks whose bodies may be on their way at most. A block more is asked for at once.
+const LATE_MAX: usize = 256;
+
+/// Blocks that are asked for later, because their bodies may be on their way.
+#[derive(Debug, Default)]
+pub(super) struct LateFetches(BTreeMap<BlockId, (Time, ReplicaSet)>);
+
+impl<F: Form> UniqueChain<F> {
+    /// Fetches from a peer what an entry lacks. U7: if the entry is the author's own copy, the wait of its round lasts long
+    /// enough for the answer. For entries that another replica hands on it does not: that replica may never answer.
+    pub(super) fn fetch(&mut self, cx: &mut Cx<'_, Self>, id: Digest, link: ReplicaId, origin: Origin) {
+        let Some(frame) = self.entries.get(id) else { return };
+        let (block, round, author) = (F::block(&frame.entry), frame.entry.round(), frame.entry.author());
+        let follows = self.entries.is_accepted(frame.entry.parent());
+        if let Some((parent, child)) = self.entries.missing_ancestor(id) {
+            self.ask_for_path(cx, parent.id, child, link);
+        }
+        if self.ready(cx, block).is_none() && link != cx.me() {
+            let is_in_flight = origin == Origin::Author && follows;
+            if is_in_flight && self.late_fetches.0.len() < LATE_MAX {
+                let due = cx.now().plus(self.delta.quarter());
+                let (_, peers) = self.late_fetches.0.entry(block).or_insert((due, ReplicaSet::EMPTY));
+                peers.insert(link);
+                self.arm_fetch(cx);
+            } else {
+                cx.want(block, link);
+            }
+        }
+        if origin == Origin::Author && link == author && round == self.round.number {
+            self.grant_grace(cx);
+        }
+    }
+
+    /// Asks a peer for the entries on the path to one, unless it was asked for the same just now.
+    pub(super) fn ask_for_path(&mut self, cx: &mut Cx<'_, Self>, id: Digest, child: View, link: ReplicaId) {
+        self.entries.want(id, child);
+        let now = cx.now();
+        let asked = self.inbox.asked.get(&link);
+        let is_new = asked.is_none_or(|(known, at)| *known != id || now >= at.plus(self.delta.times(1)));
+        if is_new && link != cx.me() {
+            self.inbox.asked.insert(link, (id, now));
+            let above = self.entries.base().round;
+            cx.send_unheld(To::One(link), UniqueMessage::Want { id, above });
+        }
+    }
+
+    /// Asks for the bodies that were on their way for too long.
+    pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let due: Vec<BlockId> =
+            self.late_fetches.0.iter().filter(|(_, (at, _))| *at <= now).map(|(id, _)| *id).collect();
+        for id in due {
+            let Some((_, peers)) = self.late_fetches.0.remove(&id) else { continue };
+            if self.ready(cx, id).is_none() {
+                peers.iter().for_each(|peer| cx.want(id, peer));
+            }
+        }
+        self.arm_fetch(cx);
+    }
+
+    /// Ends the fetch of a block that is complete.
+    pub(super) fn end_fetch(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        if self.late_fetches.0.remove(&id).is_some() {
+            self.arm_fetch(cx);
+        }
+    }
+
+    fn arm_fetch(&mut self, cx: &mut Cx<'_, Self>) {
+        match self.late_fetches.0.values().map(|(due, _)| *due).min() {
+            Some(due) => cx.timers().set(Timer::Fetch, due),
+            None => cx.timers().cancel(Timer::Fetch),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Costs of the good case (`apollo` §9).
+
+use super::statements::{PROPOSE, RELAY};
+use quorate_consensus::{Count, Figures, Idle, formula};
+
+const IDLE: &str = "An idle cluster decides a block in each heartbeat (1 s). The synchrony guard probes each quarter of delta for 3 delta of it, and each 2 delta otherwise: some 20 probes and as many answers per second for each replica and peer at delta = 50 ms.";
+const LEADERS: &str =
+    "The replacement of a leader is no figure here: scenarios 2 and 3 of the specification measure a crash.";
+
+pub(super) const APOLLO: Figures = Figures {
+    block: &[
+        Count { kind: PROPOSE, messages: formula!(|n| n - 1) },
+        Count { kind: RELAY, messages: formula!(|n| n - 2) },
+    ],
+    commit_delays: formula!(|n| (n + 1) / 2),
+    commit_deltas: 0,
+    reply_delays: formula!(|n| (n + 1) / 2 + 2),
+    serial_syncs: formula!(|n| (n + 1) / 2 + 1),
+    leader_change: None,
+    idle: Some(Idle { syncs: formula!(|n| n), blocks: 8 }),
+    not_counted: &[],
+    remarks: &[
+        "The leader of the committing round executes a delay before the others.",
+        "Syncs: the proposals of f + 1 leaders, one after the other, and the decided block before it is executed.",
+        IDLE,
+        LEADERS,
+    ],
+};
