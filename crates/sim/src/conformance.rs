@@ -95,7 +95,7 @@ fn syncs(entry: &Entry, n: usize, figures: &Figures) -> Result<FigureLine, NotMe
         metered.rest()?;
     }
     let measured = Measured { total: total.rest_ns, of: REQUESTS.saturating_mul(UNIT_NS) };
-    let Formula { text, of } = figures.serial_syncs;
+    let (text, of) = (figures.serial_syncs.text, figures.serial_syncs.of);
     Ok(FigureLine::new("syncs in a row from request to reply", text, of(metered::size(n)), measured))
 }
 

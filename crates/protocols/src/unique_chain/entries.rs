@@ -1,6 +1,6 @@
 //! Entries: from their arrival to acceptance and commit (`apollo` §4, §5, §8).
 
-use super::entry::{Entry, EntryRef};
+use super::entry::{Entry, EntryRef, rounds_ahead};
 use super::message::{ENTRIES_MAX, UniqueMessage};
 use super::record::UniqueRecord;
 use super::replica::{Form, FramedOf, UniqueChain, Verdict, noted};
@@ -168,7 +168,8 @@ impl<F: Form> UniqueChain<F> {
             self.skips = self.skips.split_off(&place.round.next());
         }
         self.note(cx, noted::ACCEPTED, place.round, entry.height());
-        let height = F::height(cx, entry);
+        // The entry of a stable block stays in the log: nobody could prove a round otherwise after a cold start.
+        let height = F::height(cx, entry).plus(self.checkpoint_every);
         if let Some(frame) = self.entries.get(place.id) {
             // §3: durable with the next own entry, which the others may build on.
             cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
@@ -223,15 +224,33 @@ impl<F: Form> UniqueChain<F> {
             }
             at = frame.entry.parent();
         };
-        let block = F::block(entry);
         match self.entries.extends_base(at) {
             Some(true) => {}
-            Some(false) => return self.break_safety(cx, block),
+            Some(false) => return self.break_safety(cx, F::block(entry)),
             None => return,
         }
+        let Some(at) = self.worth_committing(cx, at) else { return };
+        let Some(block) = self.entries.get(at.id).map(|frame| F::block(&frame.entry)) else { return };
         self.committed_by = self.committed_by.max(Some(by.round));
         self.entries.commit(at);
         self.commit_block(cx, block, at.round);
+    }
+
+    /// Returns the highest entry up to this one that is worth committing. Entries without requests are committed with later
+    /// ones, or some together, so that all replicas of an idle cluster stop at the same height.
+    fn worth_committing(&self, cx: &mut Cx<'_, Self>, place: EntryRef) -> Option<EntryRef> {
+        // Every replica syncs once in n rounds, and executes before the next ones are committed.
+        let together = rounds_ahead(cx.committee()).saturating_add(1).next_power_of_two().max(8);
+        let mut at = place;
+        while at.round > self.entries.base().round {
+            let entry = &self.entries.get(at.id)?.entry;
+            let block = cx.blocks().get(F::block(entry))?;
+            if block.height.0.is_multiple_of(together) || block.payload != self.empty {
+                return Some(at);
+            }
+            at = entry.parent();
+        }
+        None
     }
 
     /// Commits a block with its ancestors, unless it is committed.

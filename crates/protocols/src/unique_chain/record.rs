@@ -17,9 +17,9 @@ pub enum UniqueRecord<E, X> {
         /// Skip certificates of the rounds since its parent.
         skips: Vec<Certificate>,
     },
-    /// An accepted entry, durable with the next own entry. A checkpoint at its height or above makes it obsolete.
+    /// An accepted entry, durable with the next own entry.
     Accepted {
-        /// The height of its block.
+        /// The height of the checkpoint that makes it obsolete: K above its block.
         height: Height,
         /// The entry.
         frame: Framed<E>,

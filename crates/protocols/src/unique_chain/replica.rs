@@ -5,11 +5,10 @@ use super::fetching::LateFetches;
 use super::message::{OwnMessage, UniqueMessage};
 use super::record::UniqueRecord;
 use super::rounds::WaitingProof;
-use super::statements::{FIRST_ROUND, author};
-use super::store::EntryStore;
+use super::store::{EntryStore, First};
 use quorate_consensus::parts::answer_quota::AnswerQuota;
 use quorate_consensus::parts::blames::Blames;
-use quorate_consensus::parts::chain::{Chain, Tip};
+use quorate_consensus::parts::chain::{Chain, Tip, empty_payload};
 use quorate_consensus::parts::guarded_wait::GuardedWait;
 use quorate_consensus::parts::recovery::Recovery;
 use quorate_consensus::parts::recovery_steps::Recovers;
@@ -18,7 +17,7 @@ use quorate_consensus::{
     AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
     Past, Protocol, Ready, Record, Reject, Spec, Status, Synchrony, Verified, Window,
 };
-use quorate_types::{BlockId, Committee, Digest, Floors, Height, ReplicaId, Time, View, quorum};
+use quorate_types::{BlockId, Committee, Digest, Floors, Height, PayloadId, ReplicaId, Time, View, quorum};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -111,6 +110,8 @@ pub trait Form: Debug + Sized + Send + 'static {
     fn round_ns(replica: &UniqueChain<Self>) -> u64;
     /// Returns the longest time to the first commit after the network has healed.
     fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time;
+    /// Returns the committed entry of a replica whose last stable block is this one.
+    fn base(stable: Tip) -> EntryRef;
     /// Returns the block that is committed with an entry.
     fn block(entry: &Self::Entry) -> BlockId;
     /// Notes the blocks that an entry names in the block tree.
@@ -172,8 +173,12 @@ pub struct UniqueChain<F: Form> {
     pub(super) heartbeat_ns: u64,
     /// L.
     pub(super) window: u64,
+    /// K.
+    pub(super) checkpoint_every: u64,
     /// Height of the last stable checkpoint.
     pub(super) stable: Height,
+    /// Payload of blocks without requests.
+    pub(super) empty: PayloadId,
     pub(super) chain: Chain,
     pub(super) round: InRound,
     /// Author of the round.
@@ -236,7 +241,6 @@ impl<F: Form> Protocol for UniqueChain<F> {
         }
         params.check()?;
         let mut replica = Self::new(&params, &past, cx.now());
-        replica.leader = author(cx.committee(), FIRST_ROUND);
         for (height, id) in past.decided {
             replica.chain.note_decided(height, id);
         }
@@ -244,6 +248,8 @@ impl<F: Form> Protocol for UniqueChain<F> {
         for record in past.records {
             replica.restore(cx, record);
         }
+        let first = replica.entries.base().round.next();
+        replica.begin_round(cx, first);
         replica.accept_pending(cx);
         replica.continue_recovery(cx);
         Ok(replica)
@@ -373,11 +379,13 @@ impl<F: Form> UniqueChain<F> {
             delta: params.delta(),
             heartbeat_ns: params.heartbeat_ns(),
             window: past.window,
+            checkpoint_every: past.checkpoint_every,
             stable: stable.height,
+            empty: empty_payload(),
             chain: Chain::new(tip),
-            round: InRound { number: FIRST_ROUND, ..InRound::default() },
+            round: InRound::default(),
             leader: ReplicaId(0),
-            entries: EntryStore::new(EntryRef::GENESIS),
+            entries: EntryStore::new(F::base(tip)),
             skips: BTreeMap::new(),
             blames: Blames::default(),
             inbox: Inbox { proofs: BTreeMap::new(), far: BTreeMap::new(), asked: BTreeMap::new() },
@@ -402,13 +410,15 @@ impl<F: Form> UniqueChain<F> {
                 self.own = Some(OwnEntry { entry, skips, is_fresh: false });
             }
             UniqueRecord::Accepted { frame, .. } => {
-                let round = frame.entry.round();
-                if round > self.entries.base().round {
+                let (place, author) = (frame.entry.place(), frame.entry.author());
+                if place.round > self.entries.base().round {
                     F::learn(cx, &frame.entry);
-                    let author = frame.entry.author();
-                    let (id, signature) = (frame.entry.id(), frame.signature);
-                    self.entries.note_first(round, super::store::First { id, signature });
+                    let first = First { id: place.id, signature: frame.signature };
+                    self.entries.note_first(place.round, first);
                     self.entries.keep(frame, author);
+                } else if place == self.entries.base() {
+                    self.entries.keep(frame, author);
+                    self.entries.accept(place.id);
                 }
             }
             UniqueRecord::Form(fact) => F::restore(self, fact),

@@ -16,8 +16,8 @@ use std::rc::Rc;
 
 /// Number of first blocks that are not counted.
 const BEFORE: u64 = 8;
-/// Number of requests in flight at all times.
-const OUTSTANDING: usize = 6;
+/// Number of requests in flight at all times: enough for a new one in each block, however many blocks a commit takes.
+const OUTSTANDING: usize = 32;
 
 /// Messages about each block.
 #[derive(Default)]
@@ -73,7 +73,7 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
     });
     metered.world.load_all(Workload {
         operations: u32::MAX,
-        pause_ns: UNIT_NS / 2,
+        pause_ns: UNIT_NS / 4,
         together_max: 1,
         outstanding_max: OUTSTANDING,
         keys: 1,

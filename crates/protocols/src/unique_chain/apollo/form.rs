@@ -7,21 +7,14 @@ use super::super::record::UniqueRecord;
 use super::super::replica::{Context, Form, IfIdle, OwnEntry, Timer, UniqueChain, Verdict, noted};
 use super::super::statements::SPEC;
 use super::proposal::{NoFact, NoMessage, Proposal};
-use quorate_consensus::parts::chain::{Below, Tip, empty_payload};
+use quorate_consensus::parts::chain::{Below, Tip};
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{AttackEntry, Figures, Healed, Past, Ready, Reject, Spec, To};
-use quorate_types::{Block, BlockId, Committee, Height, PayloadId, ReplicaId, Time};
+use quorate_types::{Block, BlockId, Committee, Height, ReplicaId, Time};
 
 /// Marker type of Apollo.
 #[derive(Debug)]
 pub enum Apollo {}
-
-/// State of Apollo alone.
-#[derive(Debug)]
-pub struct State {
-    /// Payload of empty blocks.
-    empty: PayloadId,
-}
 
 impl Form for Apollo {
     const SPEC: Spec = SPEC;
@@ -30,11 +23,9 @@ impl Form for Apollo {
     type Entry = Proposal;
     type Message = NoMessage;
     type Fact = NoFact;
-    type State = State;
+    type State = ();
 
-    fn open(_: &SynchronyParams, _: &Past<UniqueRecord<Proposal, NoFact>>) -> State {
-        State { empty: empty_payload() }
-    }
+    fn open(_: &SynchronyParams, _: &Past<UniqueRecord<Proposal, NoFact>>) {}
 
     fn restore(_: &mut UniqueChain<Self>, fact: NoFact) {
         match fact {}
@@ -51,6 +42,10 @@ impl Form for Apollo {
         let good = params.delta().times(6).saturating_add(params.heartbeat_ns());
         let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
         bad.plus(good.saturating_mul(n))
+    }
+
+    fn base(stable: Tip) -> EntryRef {
+        EntryRef { round: stable.view, id: stable.id.0 }
     }
 
     fn block(entry: &Proposal) -> BlockId {
@@ -109,7 +104,7 @@ impl Form for Apollo {
             view: round,
             proposer: cx.me(),
             time_ns: payload.map_or(0, |payload| payload.time_ns),
-            payload: payload.map_or(replica.state.empty, |payload| payload.id),
+            payload: payload.map_or(replica.empty, |payload| payload.id),
             extra: Proposal::bind(tip.view, skips_digest(&skips)),
         };
         replica.note(cx, noted::PROPOSED, round, block.height);
@@ -149,8 +144,7 @@ impl Form for Apollo {
         }
         replica.chain.commit(tip);
         replica.committed_by = None;
-        let base = EntryRef { round: tip.view, id: tip.id.0 };
-        replica.adopt_base(cx, base);
+        replica.adopt_base(cx, Self::base(tip));
     }
 }
 
@@ -174,7 +168,7 @@ impl UniqueChain<Apollo> {
     fn carries_requests(&self, cx: &mut Context<'_, Apollo>, tip: Tip) -> bool {
         let mut at = tip;
         while at.height > self.chain.committed().height {
-            if cx.blocks().get(at.id).is_some_and(|block| block.payload != self.state.empty) {
+            if cx.blocks().get(at.id).is_some_and(|block| block.payload != self.empty) {
                 return true;
             }
             let Below::Block(parent) = self.chain.below(cx.blocks(), at) else { return false };
