@@ -16,8 +16,11 @@ use std::rc::Rc;
 
 /// Number of first blocks that are not counted.
 const BEFORE: u64 = 8;
-/// Number of requests in flight at all times: enough for a new one in each block, however many blocks a commit takes.
-const OUTSTANDING: usize = 32;
+/// Number of requests of each client in flight at all times.
+const OUTSTANDING: usize = 6;
+
+/// Number of clients: enough for a new request in each block, however many blocks a commit takes.
+const CLIENTS: usize = 16;
 
 /// Messages about each block.
 #[derive(Default)]
@@ -57,7 +60,7 @@ impl BlockCounts {
 /// Counts messages for each block, and delays from its proposal to its execution at every replica. Then measures one
 /// request that arrives while the cluster is idle.
 pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<FigureLine>, NotMeasured> {
-    let mut metered = MeteredWorld::new(entry, n, UNIT_NS, 0)?;
+    let mut metered = MeteredWorld::with_clients(entry, n, UNIT_NS, 0, CLIENTS)?;
     let proposal = figures.block.first().map(|count| count.kind);
     let id = metered.ask();
     let mut reply = Elapsed::default();
@@ -73,7 +76,7 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
     });
     metered.world.load_all(Workload {
         operations: u32::MAX,
-        pause_ns: UNIT_NS / 4,
+        pause_ns: UNIT_NS / 2,
         together_max: 1,
         outstanding_max: OUTSTANDING,
         keys: 1,

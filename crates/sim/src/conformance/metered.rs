@@ -113,10 +113,20 @@ impl Elapsed {
 
 impl MeteredWorld {
     pub(super) fn new(entry: &Entry, n: usize, delay_ns: u64, sync_ns: u64) -> Result<Self, NotMeasured> {
+        Self::with_clients(entry, n, delay_ns, sync_ns, 1)
+    }
+
+    pub(super) fn with_clients(
+        entry: &Entry,
+        n: usize,
+        delay_ns: u64,
+        sync_ns: u64,
+        clients: usize,
+    ) -> Result<Self, NotMeasured> {
         let mut settings = Settings::new(entry, 1).with_n(n);
         settings.conditions = LinkConditions::constant(delay_ns);
         settings.costs = Costs { sync_ns, ..Costs::NONE };
-        settings.clients = 1;
+        settings.clients = clients;
         // A client cannot know a rotating leader.
         if entry.spec.rotates_leaders {
             settings.client.audience = Audience::All;
