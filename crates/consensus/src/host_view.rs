@@ -57,6 +57,8 @@ pub struct PayloadRef {
 pub trait HostView {
     /// Answers [`Cx::ready`](crate::Cx::ready).
     fn ready(&self, blocks: &BlockTree, block: BlockId) -> Option<Ready>;
+    /// Answers [`Cx::body_bytes`](crate::Cx::body_bytes).
+    fn body_bytes(&self, block: BlockId) -> usize;
     /// Answers [`Cx::pending`](crate::Cx::pending).
     fn pending(&self) -> Pending;
     /// Answers [`Cx::payload_after`](crate::Cx::payload_after).
@@ -80,6 +82,9 @@ pub(crate) struct FreshnessOverride<'a> {
 impl HostView for FreshnessOverride<'_> {
     fn ready(&self, blocks: &BlockTree, block: BlockId) -> Option<Ready> {
         self.host.ready(blocks, block)
+    }
+    fn body_bytes(&self, block: BlockId) -> usize {
+        self.host.body_bytes(block)
     }
     fn pending(&self) -> Pending {
         self.host.pending()

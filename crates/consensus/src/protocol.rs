@@ -189,6 +189,11 @@ impl<'a, P: Protocol> Cx<'a, P> {
     pub fn ready(&self, block: BlockId) -> Option<Ready> {
         self.host.ready(self.blocks, block)
     }
+    /// Returns the bytes of the bodies of a ready block, and 0 once it is executed.
+    #[must_use]
+    pub fn body_bytes(&self, block: BlockId) -> usize {
+        self.host.body_bytes(block)
+    }
     /// Fetches the missing parts of a block from a replica. [`Protocol::on_ready`] answers. Idempotent per block and peer.
     pub fn want(&mut self, block: BlockId, from: ReplicaId) {
         self.effects.push(Effect::Want(block, from));

@@ -32,6 +32,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Optimistic>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::rotating::Rotating>>(),
     Entry::of::<unique_chain::UniqueChain<unique_chain::Apollo>>(),
+    Entry::of::<unique_chain::UniqueChain<unique_chain::Artemis>>(),
     Entry::of::<echo::Echo>(),
 ];
 

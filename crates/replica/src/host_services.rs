@@ -124,6 +124,10 @@ impl HostView for HostServices {
         self.bodies.ready(&self.pool, blocks, block)
     }
 
+    fn body_bytes(&self, block: BlockId) -> usize {
+        self.bodies.held(block).iter().map(Bundle::size).sum()
+    }
+
     fn pending(&self) -> Pending {
         self.pool.summary(self.lag > EXECUTE_LAG_MAX)
     }

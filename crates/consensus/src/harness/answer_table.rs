@@ -58,6 +58,10 @@ impl HostView for AnswerTable {
         let known = blocks.get(block).filter(|_| !blocks.is_bare(block))?;
         if self.own.contains(&known.payload) { Some(Ready::Valid) } else { self.otherwise }
     }
+    fn body_bytes(&self, _: BlockId) -> usize {
+        0
+    }
+
     fn pending(&self) -> Pending {
         let waiting = usize::from(self.oldest.is_some());
         let bundles = self.payloads.len().saturating_add(waiting);

@@ -164,6 +164,7 @@ impl<F: Form> UniqueChain<F> {
 
     fn accept(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) {
         let place = entry.place();
+        self.end_fetch(cx, place.id);
         if self.entries.accept(place.id) {
             self.skips = self.skips.split_off(&place.round.next());
         }
@@ -234,6 +235,7 @@ impl<F: Form> UniqueChain<F> {
         self.committed_by = self.committed_by.max(Some(by.round));
         self.entries.commit(at);
         self.commit_block(cx, block, at.round);
+        F::on_committed(self, cx, at);
     }
 
     /// Returns the highest entry up to this one that is worth committing. Entries without requests are committed with later
@@ -243,9 +245,9 @@ impl<F: Form> UniqueChain<F> {
         let together = rounds_ahead(cx.committee()).saturating_add(1).next_power_of_two().max(8);
         let mut at = place;
         while at.round > self.entries.base().round {
-            let entry = &self.entries.get(at.id)?.entry;
-            let block = cx.blocks().get(F::block(entry))?;
-            if block.height.0.is_multiple_of(together) || block.payload != self.empty {
+            let entry = self.entries.get(at.id)?.entry.clone();
+            let height = F::height(cx, &entry);
+            if height.0.is_multiple_of(together) || F::carries_requests(self, cx, &entry) {
                 return Some(at);
             }
             at = entry.parent();

@@ -21,6 +21,8 @@ pub struct EntryRef {
     pub id: Digest,
 }
 
+quorate_types::wire_struct!(EntryRef { round, id });
+
 impl EntryRef {
     /// Genesis.
     pub const GENESIS: Self = Self { round: View::ZERO, id: Digest::ZERO };

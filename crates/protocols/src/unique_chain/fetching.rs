@@ -7,38 +7,37 @@ use super::entry::Entry;
 use super::message::UniqueMessage;
 use super::replica::{Form, Timer, UniqueChain};
 use quorate_consensus::{Cx, To};
-use quorate_types::{BlockId, Digest, ReplicaId, ReplicaSet, Time, View};
+use quorate_types::{Digest, ReplicaId, ReplicaSet, Time, View};
 use std::collections::BTreeMap;
 
-/// Blocks whose bodies may be on their way at most. A block more is asked for at once.
+/// Entries whose blocks may be on their way at most. For one more they are asked for at once.
 const LATE_MAX: usize = 256;
 
-/// Blocks that are asked for later, because their bodies may be on their way.
+/// Entries whose blocks are asked for later, because they may be on their way.
 #[derive(Debug, Default)]
-pub(super) struct LateFetches(BTreeMap<BlockId, (Time, ReplicaSet)>);
+pub(super) struct LateFetches(BTreeMap<Digest, (Time, ReplicaSet)>);
 
 impl<F: Form> UniqueChain<F> {
     /// Fetches from a peer what an entry lacks. U7: if the entry is the author's own copy, the wait of its round lasts long
     /// enough for the answer. For entries that another replica hands on it does not: that replica may never answer.
     pub(super) fn fetch(&mut self, cx: &mut Cx<'_, Self>, id: Digest, link: ReplicaId, origin: Origin) {
-        let Some(frame) = self.entries.get(id) else { return };
-        let (block, round, author) = (F::block(&frame.entry), frame.entry.round(), frame.entry.author());
-        let follows = self.entries.is_accepted(frame.entry.parent());
+        let Some(entry) = self.entries.get(id).map(|frame| frame.entry.clone()) else { return };
+        if link == cx.me() {
+            return;
+        }
         if let Some((parent, child)) = self.entries.missing_ancestor(id) {
             self.ask_for_path(cx, parent.id, child, link);
         }
-        if self.ready(cx, block).is_none() && link != cx.me() {
-            let is_in_flight = origin == Origin::Author && follows;
-            if is_in_flight && self.late_fetches.0.len() < LATE_MAX {
-                let due = cx.now().plus(self.delta.quarter());
-                let (_, peers) = self.late_fetches.0.entry(block).or_insert((due, ReplicaSet::EMPTY));
-                peers.insert(link);
-                self.arm_fetch(cx);
-            } else {
-                cx.want(block, link);
-            }
+        let is_in_flight = origin == Origin::Author && self.entries.is_accepted(entry.parent());
+        if is_in_flight && self.late_fetches.0.len() < LATE_MAX {
+            let due = cx.now().plus(self.delta.quarter());
+            let (_, peers) = self.late_fetches.0.entry(id).or_insert((due, ReplicaSet::EMPTY));
+            peers.insert(link);
+            self.arm_fetch(cx);
+        } else {
+            F::fetch(self, cx, &entry, link);
         }
-        if origin == Origin::Author && link == author && round == self.round.number {
+        if origin == Origin::Author && link == entry.author() && entry.round() == self.round.number {
             self.grant_grace(cx);
         }
     }
@@ -56,22 +55,23 @@ impl<F: Form> UniqueChain<F> {
         }
     }
 
-    /// Asks for the bodies that were on their way for too long.
+    /// Asks for the blocks and bodies that were on their way for too long.
     pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        let due: Vec<BlockId> =
+        let due: Vec<Digest> =
             self.late_fetches.0.iter().filter(|(_, (at, _))| *at <= now).map(|(id, _)| *id).collect();
         for id in due {
             let Some((_, peers)) = self.late_fetches.0.remove(&id) else { continue };
-            if self.ready(cx, id).is_none() {
-                peers.iter().for_each(|peer| cx.want(id, peer));
+            let Some(entry) = self.entries.get(id).map(|frame| frame.entry.clone()) else { continue };
+            if !self.entries.is_accepted(entry.place()) {
+                peers.iter().for_each(|peer| F::fetch(self, cx, &entry, peer));
             }
         }
         self.arm_fetch(cx);
     }
 
-    /// Ends the fetch of a block that is complete.
-    pub(super) fn end_fetch(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+    /// Ends the fetch of an entry that is accepted.
+    pub(super) fn end_fetch(&mut self, cx: &mut Cx<'_, Self>, id: Digest) {
         if self.late_fetches.0.remove(&id).is_some() {
             self.arm_fetch(cx);
         }

@@ -1,6 +1,7 @@
 //! Costs of the good case (`apollo` §9).
 
-use super::statements::{PROPOSE, RELAY};
+use super::artemis::CBLOCK;
+use super::statements::{PROPOSE, RELAY, VOTE};
 use quorate_consensus::{Count, Figures, Idle, formula};
 
 const IDLE: &str = "An idle cluster decides a block in each heartbeat (1 s). The synchrony guard probes each quarter of delta for 3 delta of it, and each 2 delta otherwise: some 20 probes and as many answers per second for each replica and peer at delta = 50 ms.";
@@ -22,6 +23,27 @@ pub(super) const APOLLO: Figures = Figures {
     remarks: &[
         "The leader of the committing round executes a delay before the others.",
         "Syncs: the proposals of f + 1 leaders, one after the other, and the decided block before it is executed.",
+        IDLE,
+        LEADERS,
+    ],
+};
+
+pub(super) const ARTEMIS: Figures = Figures {
+    block: &[
+        Count { kind: CBLOCK, messages: formula!(|n| n - 1) },
+        Count { kind: VOTE, messages: formula!(|n| n - 1) },
+        Count { kind: RELAY, messages: formula!(|n| n - 2) },
+    ],
+    commit_delays: formula!(|n| n.div_ceil(2) + 1),
+    commit_deltas: 0,
+    reply_delays: formula!(|n| n.div_ceil(2) + 3),
+    serial_syncs: formula!(|n| n.div_ceil(2) + 2),
+    leader_change: None,
+    idle: Some(Idle { syncs: formula!(16), blocks: 8 }),
+    not_counted: &[],
+    remarks: &[
+        "Figures are those of one block for each round, as while requests arrive one by one. A vote may add up to 16 blocks.",
+        "Syncs: the coordinator's block, the votes of f + 1 voters, one after the other, and the decided block before it is executed.",
         IDLE,
         LEADERS,
     ],

@@ -5,6 +5,7 @@
 //! of them is honest, its round is never skipped, and it signs one entry, so every later chain contains it.
 
 pub mod apollo;
+pub mod artemis;
 mod entries;
 mod entry;
 mod fetching;
@@ -18,6 +19,7 @@ mod statements;
 mod store;
 
 pub use apollo::Apollo;
+pub use artemis::Artemis;
 pub use entry::{Entry, EntryRef, Framed, RoundProof, skips_digest};
 pub use message::{Answer, OwnMessage, UniqueMessage};
 pub use record::UniqueRecord;

@@ -15,9 +15,11 @@ use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{
     AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
-    Past, Protocol, Ready, Record, Reject, Spec, Status, Synchrony, Verified, Window,
+    Past, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, Verified, Window,
 };
-use quorate_types::{BlockId, Committee, Digest, Floors, Height, PayloadId, ReplicaId, Time, View, quorum};
+use quorate_types::{
+    BlockId, Committee, Digest, Floors, Height, Kind, PayloadId, ReplicaId, Time, View, quorum,
+};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -25,6 +27,8 @@ use std::fmt::Debug;
 pub(super) type Context<'a, F> = Cx<'a, UniqueChain<F>>;
 /// Entry with signature of a form.
 pub(super) type FramedOf<F> = Framed<<F as Form>::Entry>;
+/// State from the log of a form.
+pub(super) type PastOf<F> = Past<UniqueRecord<<F as Form>::Entry, <F as Form>::Fact>>;
 /// Message of a form.
 pub(super) type MessageOf<F> = UniqueMessage<<F as Form>::Entry, <F as Form>::Message>;
 
@@ -39,6 +43,8 @@ const ENTRIES_SERVED_MAX: u32 = 16_384;
 /// Notes in the trace.
 pub(super) mod noted {
     pub(in super::super) const PROPOSED: &str = "proposed";
+    /// A coordinator has signed a block.
+    pub(in super::super) const EMITTED: &str = "emitted";
     pub(in super::super) const ACCEPTED: &str = "accepted";
     pub(in super::super) const COMMITTED: &str = "committed";
     pub(in super::super) const BLAMED: &str = "blamed";
@@ -103,15 +109,29 @@ pub trait Form: Debug + Sized + Send + 'static {
     const ATTACKS: &'static [AttackEntry];
 
     /// Returns the state of a replica that knows nothing yet.
-    fn open(params: &SynchronyParams, past: &Past<UniqueRecord<Self::Entry, Self::Fact>>) -> Self::State;
+    fn open(params: &SynchronyParams, past: &PastOf<Self>) -> Self::State;
     /// Restores one durable fact of this form.
-    fn restore(replica: &mut UniqueChain<Self>, fact: Self::Fact);
+    fn restore(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, fact: Self::Fact);
     /// Returns the time within which an honest author's entry arrives, from the first entry into its round on.
     fn round_ns(replica: &UniqueChain<Self>) -> u64;
     /// Returns the longest time to the first commit after the network has healed.
     fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time;
-    /// Returns the committed entry of a replica whose last stable block is this one.
-    fn base(stable: Tip) -> EntryRef;
+    /// Returns the committed entry as the log has it; `stable` is the last stable block.
+    fn base(past: &PastOf<Self>, stable: Tip) -> EntryRef;
+    /// Whether an accepted entry adds blocks with requests to its chain.
+    fn carries_requests(replica: &UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Self::Entry)
+    -> bool;
+    /// Handles the commit of an entry.
+    fn on_committed(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, base: EntryRef);
+    /// Asks a peer for the missing blocks and bodies of an entry.
+    fn fetch(
+        replica: &mut UniqueChain<Self>,
+        cx: &mut Context<'_, Self>,
+        entry: &Self::Entry,
+        link: ReplicaId,
+    );
+    /// Returns the kinds of statements with one slot in each view, and their lowest views that are not over.
+    fn floors(replica: &UniqueChain<Self>, round: View) -> Vec<(Kind, View)>;
     /// Returns the block that is committed with an entry.
     fn block(entry: &Self::Entry) -> BlockId;
     /// Notes the blocks that an entry names in the block tree.
@@ -134,6 +154,7 @@ pub trait Form: Debug + Sized + Send + 'static {
         replica: &mut UniqueChain<Self>,
         cx: &mut Context<'_, Self>,
         message: Self::Message,
+        seal: Seal,
         link: ReplicaId,
     ) -> Result<(), Reject>;
     /// Handles a block that is complete.
@@ -272,7 +293,7 @@ impl<F: Form> Protocol for UniqueChain<F> {
                 self.on_ask(cx, link, incarnation, Height::ZERO)
             }
             UniqueMessage::Answer(answer) => self.on_answer(cx, link, *answer),
-            UniqueMessage::Own(message) => F::on_message(self, cx, message, link),
+            UniqueMessage::Own(message) => F::on_message(self, cx, message, seal, link),
         }
     }
 
@@ -341,7 +362,7 @@ impl<F: Form> Protocol for UniqueChain<F> {
         // Rounds below the committed entry's minus n are over: nobody signs in them again.
         let floor = self.entries.base().round.minus(FLOOR_STEP);
         let floor = View(floor.0.saturating_sub(floor.0 % FLOOR_STEP));
-        Floors { height: self.stable, views: [(F::Entry::KIND, floor)].into() }
+        Floors { height: self.stable, views: F::floors(self, floor) }
     }
 
     fn status(&self) -> Status {
@@ -372,7 +393,7 @@ impl<F: Form> Examined for UniqueChain<F> {
 }
 
 impl<F: Form> UniqueChain<F> {
-    fn new(params: &SynchronyParams, past: &Past<UniqueRecord<F::Entry, F::Fact>>, now: Time) -> Self {
+    fn new(params: &SynchronyParams, past: &PastOf<F>, now: Time) -> Self {
         let stable = past.checkpoint.checkpoint;
         let tip = Tip { view: stable.view, height: stable.height, id: stable.block };
         Self {
@@ -385,7 +406,7 @@ impl<F: Form> UniqueChain<F> {
             chain: Chain::new(tip),
             round: InRound::default(),
             leader: ReplicaId(0),
-            entries: EntryStore::new(F::base(tip)),
+            entries: EntryStore::new(F::base(past, tip)),
             skips: BTreeMap::new(),
             blames: Blames::default(),
             inbox: Inbox { proofs: BTreeMap::new(), far: BTreeMap::new(), asked: BTreeMap::new() },
@@ -421,7 +442,7 @@ impl<F: Form> UniqueChain<F> {
                     self.entries.accept(place.id);
                 }
             }
-            UniqueRecord::Form(fact) => F::restore(self, fact),
+            UniqueRecord::Form(fact) => F::restore(self, cx, fact),
         }
     }
 

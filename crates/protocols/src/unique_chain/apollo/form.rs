@@ -4,13 +4,13 @@ use super::super::entry::{Entry, EntryRef, skips_digest};
 use super::super::figures;
 use super::super::message::UniqueMessage;
 use super::super::record::UniqueRecord;
-use super::super::replica::{Context, Form, IfIdle, OwnEntry, Timer, UniqueChain, Verdict, noted};
-use super::super::statements::SPEC;
+use super::super::replica::{Context, Form, IfIdle, OwnEntry, PastOf, Timer, UniqueChain, Verdict, noted};
+use super::super::statements::{PROPOSE, SPEC};
 use super::proposal::{NoFact, NoMessage, Proposal};
 use quorate_consensus::parts::chain::{Below, Tip};
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{AttackEntry, Figures, Healed, Past, Ready, Reject, Spec, To};
-use quorate_types::{Block, BlockId, Committee, Height, ReplicaId, Time};
+use quorate_consensus::{AttackEntry, Figures, Healed, Ready, Reject, Seal, Spec, To};
+use quorate_types::{Block, BlockId, Committee, Height, Kind, ReplicaId, Time, View};
 
 /// Marker type of Apollo.
 #[derive(Debug)]
@@ -25,9 +25,9 @@ impl Form for Apollo {
     type Fact = NoFact;
     type State = ();
 
-    fn open(_: &SynchronyParams, _: &Past<UniqueRecord<Proposal, NoFact>>) {}
+    fn open(_: &SynchronyParams, _: &PastOf<Self>) {}
 
-    fn restore(_: &mut UniqueChain<Self>, fact: NoFact) {
+    fn restore(_: &mut UniqueChain<Self>, _: &mut Context<'_, Self>, fact: NoFact) {
         match fact {}
     }
 
@@ -44,8 +44,25 @@ impl Form for Apollo {
         bad.plus(good.saturating_mul(n))
     }
 
-    fn base(stable: Tip) -> EntryRef {
+    fn base(_: &PastOf<Self>, stable: Tip) -> EntryRef {
         EntryRef { round: stable.view, id: stable.id.0 }
+    }
+
+    fn carries_requests(replica: &UniqueChain<Self>, _: &mut Context<'_, Self>, entry: &Proposal) -> bool {
+        entry.block.payload != replica.empty
+    }
+
+    fn on_committed(_: &mut UniqueChain<Self>, _: &mut Context<'_, Self>, _: EntryRef) {}
+
+    fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Proposal, link: ReplicaId) {
+        let id = entry.block.id();
+        if replica.ready(cx, id).is_none() {
+            cx.want(id, link);
+        }
+    }
+
+    fn floors(_: &UniqueChain<Self>, round: View) -> Vec<(Kind, View)> {
+        vec![(PROPOSE, round)]
     }
 
     fn block(entry: &Proposal) -> BlockId {
@@ -89,7 +106,7 @@ impl Form for Apollo {
         // With a full window the leader still proposes empty blocks: earlier ones are committed by them.
         let is_full = tip.height.since(replica.stable) >= replica.window;
         let payload = if is_full { None } else { cx.payload_after(tip.id) };
-        if payload.is_none() && if_idle == IfIdle::Wait && !replica.carries_requests(cx, tip) {
+        if payload.is_none() && if_idle == IfIdle::Wait && !replica.has_uncommitted_requests(cx, tip) {
             if cx.timers().get(Timer::Speak).is_none() {
                 let at = cx.now().plus(replica.heartbeat_ns);
                 cx.timers().set(Timer::Speak, at);
@@ -120,13 +137,13 @@ impl Form for Apollo {
         _: &mut UniqueChain<Self>,
         _: &mut Context<'_, Self>,
         message: NoMessage,
+        _: Seal,
         _: ReplicaId,
     ) -> Result<(), Reject> {
         match message {}
     }
 
     fn on_ready(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, block: BlockId) {
-        replica.end_fetch(cx, block);
         replica.accept_from(cx, block.0);
     }
 
@@ -144,7 +161,7 @@ impl Form for Apollo {
         }
         replica.chain.commit(tip);
         replica.committed_by = None;
-        replica.adopt_base(cx, Self::base(tip));
+        replica.adopt_base(cx, EntryRef { round: tip.view, id: tip.id.0 });
     }
 }
 
@@ -165,7 +182,7 @@ impl UniqueChain<Apollo> {
     }
 
     /// Whether a chain has requests above the committed block.
-    fn carries_requests(&self, cx: &mut Context<'_, Apollo>, tip: Tip) -> bool {
+    fn has_uncommitted_requests(&self, cx: &mut Context<'_, Apollo>, tip: Tip) -> bool {
         let mut at = tip;
         while at.height > self.chain.committed().height {
             if cx.blocks().get(at.id).is_some_and(|block| block.payload != self.empty) {
