@@ -138,6 +138,11 @@ impl<F: Form> UniqueChain<F> {
         let (mut work, mut highest) = (vec![id], None);
         while let Some(id) = work.pop() {
             let Some(entry) = self.entries.get(id).map(|frame| frame.entry.clone()) else { continue };
+            if self.entries.has_other_round(entry.parent()) {
+                // Skip certificates were shown for other rounds than those since its parent.
+                self.entries.drop_entry(id);
+                continue;
+            }
             if self.entries.is_accepted(entry.place()) || !self.entries.is_accepted(entry.parent()) {
                 continue;
             }
@@ -170,7 +175,7 @@ impl<F: Form> UniqueChain<F> {
         }
         self.note(cx, noted::ACCEPTED, place.round, entry.height());
         // The entry of a stable block stays in the log: nobody could prove a round otherwise after a cold start.
-        let height = F::height(cx, entry).plus(self.checkpoint_every);
+        let height = F::height(self, entry).plus(self.checkpoint_every);
         if let Some(frame) = self.entries.get(place.id) {
             // §3: durable with the next own entry, which the others may build on.
             cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
@@ -246,7 +251,7 @@ impl<F: Form> UniqueChain<F> {
         let mut at = place;
         while at.round > self.entries.base().round {
             let entry = self.entries.get(at.id)?.entry.clone();
-            let height = F::height(cx, &entry);
+            let height = F::height(self, &entry);
             if height.0.is_multiple_of(together) || F::carries_requests(self, cx, &entry) {
                 return Some(at);
             }

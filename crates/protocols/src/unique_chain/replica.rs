@@ -140,8 +140,8 @@ pub trait Form: Debug + Sized + Send + 'static {
     fn judge(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Self::Entry) -> Verdict;
     /// Handles the acceptance of an entry.
     fn on_accepted(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Self::Entry);
-    /// Returns the height of the block that an accepted entry commits to.
-    fn height(cx: &mut Context<'_, Self>, entry: &Self::Entry) -> Height;
+    /// Returns the height of the block of an entry.
+    fn height(replica: &UniqueChain<Self>, entry: &Self::Entry) -> Height;
     /// Handles a round that begins.
     fn on_round(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>);
     /// Signs the entry of the round, if this replica is its author and may.

@@ -90,7 +90,17 @@ impl<E: Entry> EntryStore<E> {
     pub(super) fn is_accepted(&self, entry: EntryRef) -> bool {
         entry == self.base
             || entry == EntryRef::GENESIS
-            || self.kept.get(&entry.id).is_some_and(|kept| kept.accepted)
+            || self
+                .kept
+                .get(&entry.id)
+                .is_some_and(|kept| kept.accepted && kept.frame.entry.round() == entry.round)
+    }
+
+    /// Whether an entry is kept under this id whose round is another one.
+    pub(super) fn has_other_round(&self, entry: EntryRef) -> bool {
+        let other = |kept: &Kept<E>| kept.frame.entry.round() != entry.round;
+        self.kept.get(&entry.id).is_some_and(other)
+            || (entry.id == self.base.id && entry.round != self.base.round)
     }
 
     /// Returns the first entry of a round.

@@ -88,7 +88,7 @@ impl Form for Apollo {
 
     fn on_accepted(_: &mut UniqueChain<Self>, _: &mut Context<'_, Self>, _: &Proposal) {}
 
-    fn height(_: &mut Context<'_, Self>, entry: &Proposal) -> Height {
+    fn height(_: &UniqueChain<Self>, entry: &Proposal) -> Height {
         entry.block.height
     }
 

@@ -10,7 +10,7 @@ use super::message::{ArtemisMessage, BLOCKS_MAX, CBlock, SignedBlocks};
 use super::record::ArtemisFact;
 use super::vote::{Evidence, Vote};
 use crate::unique_chain::UniqueMessage;
-use quorate_consensus::{Ready, Reject, Signed, To};
+use quorate_consensus::{Reject, Signed, To};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
 
 /// Blocks with requests that a coordinator emits before a vote names the first of them. Their number adapts the size of blocks
@@ -21,6 +21,11 @@ impl UniqueChain<Artemis> {
     /// Returns the coordinator of a view: `(view - 1) mod n`.
     pub(super) fn coordinator(cx: &Context<'_, Artemis>, view: View) -> ReplicaId {
         author(cx.committee(), view)
+    }
+
+    /// Returns the height of the block of the committed vote.
+    fn voted_height(&self) -> Height {
+        self.state_after(self.entries.base()).map_or(Height::ZERO, |state| state.height)
     }
 
     /// S = max(4 Δ, τ + Δ) (§5).
@@ -136,7 +141,7 @@ impl UniqueChain<Artemis> {
         let CBlock { block, anchor } = &signed.body;
         let (id, height, parent, anchor) = (block.id(), block.height, block.parent, *anchor);
         let is_direct = link == signed.by;
-        if height <= self.chain.committed().height {
+        if height <= self.voted_height() {
             return Err(Reject::Stale);
         }
         let Some(instance) = self.state.blocks.instances.get_mut(&anchor) else {
@@ -162,20 +167,23 @@ impl UniqueChain<Artemis> {
                 });
             }
         }
-        cx.blocks().insert(block.clone());
-        let is_known = parent == BlockId::ZERO || self.chain.committed().id == parent;
+        let is_settled = height <= self.chain.committed().height;
+        if !is_settled {
+            cx.blocks().insert(block.clone());
+        }
+        let is_known = parent == BlockId::ZERO || self.chain.committed().id == parent || is_settled;
         let is_connected =
             is_known || self.state.blocks.get(parent).is_some() || cx.blocks().contains(parent);
         self.state.blocks.keep(signed, is_direct);
         if !is_connected && link != cx.me() {
-            let above = self.chain.committed().height;
+            let above = self.voted_height();
             self.state.blocks.want(parent, self.round.number);
             cx.send_unheld(
                 To::One(link),
                 UniqueMessage::Own(ArtemisMessage::WantBlocks { id: parent, above }),
             );
         }
-        if !is_direct || !is_connected {
+        if !is_settled && (!is_direct || !is_connected) {
             cx.want(id, link);
         }
         self.advance_best(cx, id);
@@ -202,8 +210,9 @@ impl UniqueChain<Artemis> {
         loop {
             let Some(instance) = self.state.blocks.instances.get(&anchor) else { return };
             let (height, best) = instance.best;
-            let is_complete = |id: &BlockId| self.ready(cx, *id) == Some(Ready::Valid);
-            let next = self.state.blocks.children(best, anchor).find(is_complete);
+            let mut children = self.state.blocks.children(best, anchor);
+            let next = children.find(|id| self.is_complete(cx, *id));
+            drop(children);
             let Some(next) = next else { break };
             if let Some(instance) = self.state.blocks.instances.get_mut(&anchor) {
                 instance.best = (height.next(), next);
@@ -235,7 +244,7 @@ impl UniqueChain<Artemis> {
 
     /// Asks a peer for the blocks of a vote: their bodies from the host, their signatures by a message. Both leave at once.
     pub(super) fn fetch_blocks(&mut self, cx: &mut Context<'_, Artemis>, vote: &Vote, link: ReplicaId) {
-        let above = self.chain.committed().height;
+        let above = self.voted_height();
         if self.state.blocks.missing(vote.block, above).is_some() && vote.block != BlockId::ZERO {
             self.state.blocks.want(vote.block, vote.round);
             let want = ArtemisMessage::WantBlocks { id: vote.block, above };

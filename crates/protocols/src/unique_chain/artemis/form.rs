@@ -167,8 +167,10 @@ impl Form for Artemis {
         replica.follow_vote(cx, entry);
     }
 
-    fn height(cx: &mut Context<'_, Self>, entry: &Vote) -> Height {
-        cx.blocks().get(entry.block).map_or(Height::ZERO, |block| block.height)
+    fn height(replica: &UniqueChain<Self>, entry: &Vote) -> Height {
+        let state = replica.state_after(entry.place()).or_else(|| replica.state_after(entry.parent()));
+        let kept = replica.state.blocks.get(entry.block).map(|signed| signed.body.block.height);
+        kept.or(state.map(|state| state.height)).unwrap_or_default()
     }
 
     fn on_round(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>) {

@@ -3,7 +3,7 @@
 use super::super::entry::{Entry, EntryRef, RoundProof, skips_digest};
 use super::super::message::UniqueMessage;
 use super::super::record::UniqueRecord;
-use super::super::replica::{Context, OwnEntry, Timer, UniqueChain, Verdict, noted};
+use super::super::replica::{Context, Form, OwnEntry, Timer, UniqueChain, Verdict, noted};
 use super::chain_state::ChainState;
 use super::form::Artemis;
 use super::record::ArtemisFact;
@@ -49,7 +49,8 @@ impl UniqueChain<Artemis> {
         if verdict != Verdict::Valid {
             return verdict;
         }
-        match self.ready(cx, vote.block) {
+        let is_settled = is_head && before.height <= self.chain.committed().height;
+        match if is_settled { Some(Ready::Valid) } else { self.ready_block(cx, vote.block) } {
             Some(Ready::Valid) => verdict,
             Some(Ready::Invalid | Ready::Unvouched) => Verdict::Invalid,
             None => Verdict::Missing,
@@ -77,11 +78,7 @@ impl UniqueChain<Artemis> {
     /// Handles the acceptance of a vote: the state after it, and the instance that it may open.
     pub(super) fn follow_vote(&mut self, cx: &mut Context<'_, Artemis>, vote: &Vote) {
         let Some(before) = self.state_after(vote.parent) else { return };
-        let height = if vote.block == before.head {
-            before.height
-        } else {
-            cx.blocks().get(vote.block).map_or(before.height, |block| block.height)
-        };
+        let height = <Artemis as Form>::height(self, vote);
         let state = before.after(vote, height, cx.committee().weak());
         self.state.note(vote.place(), state);
         self.record_blocks(cx, vote.block, before.height);
@@ -169,12 +166,24 @@ impl UniqueChain<Artemis> {
         self.is_open(cx, tip, state).then_some((state.head, VoteKind::Endorse))
     }
 
+    /// Returns the state of a block. One that is not above the committed height needs nothing.
+    fn ready_block(&self, cx: &Context<'_, Artemis>, block: BlockId) -> Option<Ready> {
+        let kept = self.state.blocks.get(block).map(|signed| signed.body.block.height);
+        let is_settled = kept.is_some_and(|height| height <= self.chain.committed().height);
+        if is_settled { Some(Ready::Valid) } else { self.ready(cx, block) }
+    }
+
+    /// Whether a block is here with its ancestors and bodies, and valid.
+    pub(super) fn is_complete(&self, cx: &Context<'_, Artemis>, block: BlockId) -> bool {
+        self.ready_block(cx, block) == Some(Ready::Valid)
+    }
+
     /// Returns the highest complete block of the instance that follows the head, as far as one vote may go.
     fn newest_block(&self, cx: &mut Context<'_, Artemis>, state: &ChainState) -> Option<BlockId> {
         let (mut newest, mut at, mut bytes) = (None, state.head, 0_usize);
         for count in 1..=BLOCKS_PER_VOTE_MAX {
             let mut children = self.state.blocks.children(at, state.anchor.id);
-            let next = children.find(|id| self.ready(cx, *id) == Some(Ready::Valid));
+            let next = children.find(|id| self.is_complete(cx, *id));
             let Some(next) = next else { break };
             bytes = bytes.saturating_add(cx.body_bytes(next));
             if count > 1 && bytes > BYTES_PER_VOTE_MAX {
