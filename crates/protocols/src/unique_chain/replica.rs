@@ -90,6 +90,19 @@ pub enum Verdict {
     Missing,
 }
 
+/// View and leader as others see them, and the changes that were no part of the good case.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// The view.
+    pub view: View,
+    /// The leader, who proposes blocks.
+    pub leader: ReplicaId,
+    /// Number of unwanted changes since the replica was opened.
+    pub changes: u64,
+    /// The reason of the last one.
+    pub reason: &'static str,
+}
+
 /// Rules and state in which the forms differ.
 pub trait Form: Debug + Sized + Send + 'static {
     /// Name and properties.
@@ -146,6 +159,8 @@ pub trait Form: Debug + Sized + Send + 'static {
     fn on_round(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>);
     /// Signs the entry of the round, if this replica is its author and may.
     fn speak(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, if_idle: IfIdle);
+    /// Returns view and leader as others see them.
+    fn shown(replica: &UniqueChain<Self>) -> Shown;
     /// Handles a message of this form alone.
     ///
     /// # Errors
@@ -366,14 +381,15 @@ impl<F: Form> Protocol for UniqueChain<F> {
     }
 
     fn status(&self) -> Status {
+        let shown = F::shown(self);
         Status {
-            view: self.round.number,
-            leader: self.leader,
+            view: shown.view,
+            leader: shown.leader,
             normal: !self.recovery.is_silent(),
             locked: Height::ZERO,
             committed: self.chain.committed().height,
-            last_view_change: if self.skipped > 0 { noted::SKIPPED } else { "" },
-            view_changes: self.skipped,
+            last_view_change: if shown.changes > 0 { shown.reason } else { "" },
+            view_changes: shown.changes,
             patience_ns: 0,
         }
     }

@@ -4,7 +4,9 @@ use super::super::entry::{Entry, EntryRef, skips_digest};
 use super::super::figures;
 use super::super::message::UniqueMessage;
 use super::super::record::UniqueRecord;
-use super::super::replica::{Context, Form, IfIdle, OwnEntry, PastOf, Timer, UniqueChain, Verdict, noted};
+use super::super::replica::{
+    Context, Form, IfIdle, OwnEntry, PastOf, Shown, Timer, UniqueChain, Verdict, noted,
+};
 use super::super::statements::{PROPOSE, SPEC};
 use super::proposal::{NoFact, NoMessage, Proposal};
 use quorate_consensus::parts::chain::{Below, Tip};
@@ -131,6 +133,15 @@ impl Form for Apollo {
         // One entry in a round: durable before it leaves (§3).
         cx.record(&UniqueRecord::Own { entry: entry.clone(), skips: skips.clone() });
         cx.send(To::All, UniqueMessage::Entry { entry, skips });
+    }
+
+    fn shown(replica: &UniqueChain<Self>) -> Shown {
+        Shown {
+            view: replica.round.number,
+            leader: replica.leader,
+            changes: replica.skipped,
+            reason: noted::SKIPPED,
+        }
     }
 
     fn on_message(

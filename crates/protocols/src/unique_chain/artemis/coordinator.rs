@@ -28,6 +28,13 @@ impl UniqueChain<Artemis> {
         self.state_after(self.entries.base()).map_or(Height::ZERO, |state| state.height)
     }
 
+    /// Notes the coordinator of the view after the tip.
+    pub(super) fn note_coordinator(&mut self, cx: &Context<'_, Artemis>) {
+        if let Some(state) = self.state_after(self.entries.tip()) {
+            self.state.coordinator = Self::coordinator(cx, state.view);
+        }
+    }
+
     /// S = max(4 Δ, τ + Δ) (§5).
     pub(super) fn silence_ns(&self) -> u64 {
         self.delta.times(4).max(self.heartbeat_ns.saturating_add(self.delta.times(1)))

@@ -3,7 +3,7 @@
 use super::super::entry::{Entry, EntryRef};
 use super::super::figures;
 use super::super::record::UniqueRecord;
-use super::super::replica::{Context, Form, IfIdle, PastOf, Timer, UniqueChain, Verdict};
+use super::super::replica::{Context, Form, IfIdle, PastOf, Shown, Timer, UniqueChain, Verdict};
 use super::super::statements::{SPEC, VOTE};
 use super::blocks::CBlocks;
 use super::chain_state::ChainState;
@@ -28,6 +28,10 @@ pub struct State {
     pub(super) states: BTreeMap<Digest, ChainState>,
     /// The same votes by round.
     by_round: BTreeMap<View, Vec<Digest>>,
+    /// The coordinator of the view after the tip.
+    pub(super) coordinator: ReplicaId,
+    /// The view at the opening.
+    opened_view: View,
     /// The own blocks of each instance that were emitted before this opening: the last one of each.
     pub(super) emitted_before: BTreeMap<Digest, (Height, BlockId)>,
 }
@@ -80,6 +84,8 @@ impl Form for Artemis {
             blocks: CBlocks::default(),
             states: BTreeMap::new(),
             by_round: BTreeMap::new(),
+            coordinator: ReplicaId(0),
+            opened_view: state.view,
             emitted_before: BTreeMap::new(),
         };
         replica.note(vote, state);
@@ -174,12 +180,25 @@ impl Form for Artemis {
     }
 
     fn on_round(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>) {
+        replica.note_coordinator(cx);
         replica.try_vote(cx);
     }
 
     fn speak(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, _: IfIdle) {
         replica.try_emit(cx);
         replica.try_vote(cx);
+    }
+
+    /// The coordinator leads: it proposes all blocks, and clients' requests go to it.
+    fn shown(replica: &UniqueChain<Self>) -> Shown {
+        let opened = replica.state.opened_view;
+        let view = replica.state_after(replica.entries.tip()).map_or(opened, |state| state.view);
+        Shown {
+            view,
+            leader: replica.state.coordinator,
+            changes: view.since(opened),
+            reason: "f + 1 voters have flagged its coordinator, or it has equivocated",
+        }
     }
 
     fn on_message(
@@ -210,6 +229,7 @@ impl Form for Artemis {
     }
 
     fn resume(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>) {
+        replica.note_coordinator(cx);
         replica.resume_coordination(cx);
         cx.timers().cancel(Timer::Speak);
         replica.try_vote(cx);
