@@ -46,6 +46,8 @@ pub struct Figures {
     pub commit_delays: Formula,
     /// Waits of Δ on the same way, for protocols that wait for it.
     pub commit_deltas: u64,
+    /// Delays by which the fastest block, and the fastest reply, beat the slowest one, which has the stated delays.
+    pub spread: u64,
     /// Message delays from a client's request to the reply that it accepts.
     pub reply_delays: Formula,
     /// Syncs of disks on that way, one after the other.
@@ -71,11 +73,13 @@ pub struct LeaderChange {
     pub commit_deltas: u64,
 }
 
-/// Cost of the blocks of an idle cluster. Their messages are those of any block.
+/// Cost of the blocks of an idle cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     /// Syncs of all replicas together, for [`Idle::blocks`] blocks.
     pub syncs: Formula,
     /// Number of blocks that these syncs are for.
     pub blocks: u64,
+    /// Messages for each of these blocks, where they are not those of any block.
+    pub messages: Option<&'static [Count]>,
 }

@@ -129,7 +129,7 @@ fn leader_change(
     metered.run_until_answered(id)?;
     let mut lines = each_and_all(change.messages, n, &sent_counts, 1, "for a change of leader");
     let what = format!("from `{}` to execution", first.map(|kind| kind.to_string()).unwrap_or_default());
-    lines.extend(took.lines(&what, 1, (change.commit_delays, change.commit_deltas), metered.delta_ns));
+    lines.extend(took.lines(&what, 1, (change.commit_delays, change.commit_deltas), metered.delta_ns, 0));
     lines.extend(unstated_kinds(figures, change.messages, &sent_counts));
     Ok(lines)
 }

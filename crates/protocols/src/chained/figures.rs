@@ -15,6 +15,7 @@ macro_rules! figures {
             ],
             commit_delays: formula!($commit),
             commit_deltas: 0,
+            spread: 0,
             reply_delays: formula!($commit + 2),
             serial_syncs: formula!($syncs),
             leader_change: Some(LeaderChange {

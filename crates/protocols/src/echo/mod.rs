@@ -244,6 +244,7 @@ impl Examined for Echo {
         ],
         commit_delays: formula!(2),
         commit_deltas: 0,
+        spread: 0,
         reply_delays: formula!(4),
         serial_syncs: formula!(2),
         leader_change: None,

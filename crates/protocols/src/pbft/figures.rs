@@ -11,6 +11,7 @@ pub(super) const FIGURES: Figures = Figures {
     ],
     commit_delays: formula!(3),
     commit_deltas: 0,
+    spread: 0,
     reply_delays: formula!(5),
     serial_syncs: formula!(3),
     leader_change: Some(LeaderChange {

@@ -17,11 +17,12 @@ pub(super) const PLAIN: Figures = Figures {
     block: &[PROPOSALS, VOTES],
     commit_delays: formula!(1),
     commit_deltas: 2,
+    spread: 0,
     reply_delays: formula!(3),
     serial_syncs: formula!(3),
     leader_change: None,
     // §20: the leader's PROPOSE, and everybody's VOTE.
-    idle: Some(Idle { syncs: formula!(|n| n + 1), blocks: 1 }),
+    idle: Some(Idle { syncs: formula!(|n| n + 1), blocks: 1, messages: None }),
     not_counted: &[],
     remarks: &[
         "The leader has its own proposal at once and executes a delay before the others.",
@@ -36,6 +37,7 @@ pub(super) const OPTIMISTIC: Figures = Figures {
     block: &[PROPOSALS, VOTES, NOTIFICATIONS],
     commit_delays: formula!(2),
     commit_deltas: 0,
+    spread: 0,
     reply_delays: formula!(4),
     remarks: &[
         "With fewer than q_R votes nothing is decided at once, and the costs are those of Sync HotStuff.",
@@ -50,7 +52,7 @@ pub(super) const OPTIMISTIC: Figures = Figures {
 pub(super) const ROTATING: Figures = Figures {
     block: &[PROPOSALS, VOTES, CERTIFICATES],
     // Blocks are committed by eights: PROPOSE and each VOTE.
-    idle: Some(Idle { syncs: formula!(|n| 8 * n + 8), blocks: 8 }),
+    idle: Some(Idle { syncs: formula!(|n| 8 * n + 8), blocks: 8, messages: None }),
     remarks: &[
         "The next leader proposes as soon as it has f + 1 votes: 2 delays after the proposal before, for n = 3 after 1. So the waits of 2 delta of many blocks run at the same time.",
         SYNCS,

@@ -30,8 +30,13 @@ pub(super) fn blocks(
         next(&mut metered)?;
     }
     let of = metered.world.highest().since(from);
-    let mut messages =
-        each_and_all(figures.block, n, &metered.sent_counts.borrow(), of, "for a block while idle");
+    let mut messages = each_and_all(
+        idle.messages.unwrap_or(figures.block),
+        n,
+        &metered.sent_counts.borrow(),
+        of,
+        "for a block while idle",
+    );
     let total = syncs(&metered).saturating_sub(before);
     let what = match idle.blocks {
         1 => "syncs of all replicas for a block while idle".to_owned(),

@@ -83,13 +83,18 @@ pub(super) struct MeteredWorld {
 pub(super) struct Elapsed {
     pub(super) deltas: u64,
     pub(super) rest_ns: u64,
+    /// The shortest and the longest rest.
+    range_ns: Option<(u64, u64)>,
 }
 
 impl Elapsed {
     pub(super) fn add(&mut self, ns: u64, delta_ns: Option<u64>) {
         let delta_ns = delta_ns.unwrap_or(u64::MAX);
         self.deltas = self.deltas.saturating_add(ns.checked_div(delta_ns).unwrap_or(0));
-        self.rest_ns = self.rest_ns.saturating_add(ns.checked_rem(delta_ns).unwrap_or(0));
+        let rest_ns = ns.checked_rem(delta_ns).unwrap_or(0);
+        self.rest_ns = self.rest_ns.saturating_add(rest_ns);
+        let (least, most) = self.range_ns.unwrap_or((rest_ns, rest_ns));
+        self.range_ns = Some((least.min(rest_ns), most.max(rest_ns)));
     }
 
     /// Returns the lines about a time: message delays, and multiples of Δ where there is one.
@@ -99,10 +104,20 @@ impl Elapsed {
         of: u64,
         (delays, deltas): (u64, u64),
         delta_ns: Option<u64>,
+        spread: u64,
     ) -> Vec<FigureLine> {
-        let units = of.saturating_mul(UNIT_NS);
-        let rest = Measured { total: self.rest_ns, of: units };
-        let mut lines = vec![FigureLine::new(format!("delays {what}"), delays, delays, rest)];
+        let line =
+            |what: String, delays, total, of| FigureLine::new(what, delays, delays, Measured { total, of });
+        let mut lines = if spread == 0 {
+            vec![line(format!("delays {what}"), delays, self.rest_ns, of.saturating_mul(UNIT_NS))]
+        } else {
+            let (least, most) = self.range_ns.unwrap_or_default();
+            let fastest = delays.saturating_sub(spread);
+            vec![
+                line(format!("delays {what}, fastest"), fastest, least, UNIT_NS),
+                line(format!("delays {what}, slowest"), delays, most, UNIT_NS),
+            ]
+        };
         if delta_ns.is_some() {
             let measured = Measured { total: self.deltas, of };
             lines.push(FigureLine::new(format!("delta {what}"), deltas, deltas, measured));
@@ -233,7 +248,8 @@ pub(super) fn good_case_lines(
         ("from request to reply", replies, figures.reply_delays),
     ] {
         let delays = (delays.of)(size(n));
-        lines.extend(took.lines(what, of, (delays, figures.commit_deltas), delta_ns));
+        let times = (delays, figures.commit_deltas);
+        lines.extend(took.lines(what, of, times, delta_ns, figures.spread));
     }
     lines.extend(unstated_kinds(figures, &[], sent_counts));
     lines
