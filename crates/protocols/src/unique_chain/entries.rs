@@ -46,12 +46,19 @@ impl<F: Form> UniqueChain<F> {
         origin: Origin,
     ) -> Result<(), Reject> {
         let place = frame.entry.place();
-        if place.round <= self.entries.base().round || self.entries.is_accepted(place) {
+        let is_over = place.round <= self.entries.base().round;
+        if self.entries.is_accepted(place) || (is_over && !self.suspects(cx, place, link, origin)) {
             return Err(Reject::Stale);
         }
         if self.entries.contains(place.id) {
             self.fetch(cx, place.id, link, origin);
+            self.check_conflict(cx, place.id, link);
             return Ok(());
+        }
+        if is_over {
+            self.entries.keep(frame, link);
+            self.check_conflict(cx, place.id, link);
+            return Err(Reject::Stale);
         }
         let parent = frame.entry.parent();
         let is_connected = self.entries.is_accepted(parent) || self.entries.contains(parent.id);
@@ -64,6 +71,7 @@ impl<F: Form> UniqueChain<F> {
         self.accept_from(cx, place.id);
         if !self.entries.is_accepted(place) {
             self.fetch(cx, place.id, link, origin);
+            self.check_conflict(cx, place.id, link);
         }
         Ok(())
     }
@@ -128,8 +136,11 @@ impl<F: Form> UniqueChain<F> {
 
     /// Accepts all entries that wait for nothing any more.
     pub(super) fn accept_pending(&mut self, cx: &mut Cx<'_, Self>) {
+        let base = self.entries.base().round;
         for id in self.entries.pending() {
-            self.accept_from(cx, id);
+            if self.entries.get(id).is_some_and(|frame| frame.entry.round() > base) {
+                self.accept_from(cx, id);
+            }
         }
     }
 
@@ -177,6 +188,7 @@ impl<F: Form> UniqueChain<F> {
         // The entry of a stable block stays in the log: nobody could prove a round otherwise after a cold start.
         let height = F::height(self, entry).plus(self.checkpoint_every);
         if let Some(frame) = self.entries.get(place.id) {
+            frame.skips.iter().for_each(|skip| self.note_skipped(cx, skip.view()));
             // §3: durable with the next own entry, which the others may build on.
             cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
         }
@@ -198,8 +210,7 @@ impl<F: Form> UniqueChain<F> {
         }
     }
 
-    /// U12. §12: a valid chain whose tip is above the committing entry misses the committed block: safety is broken, and the
-    /// replica stops.
+    /// U12. §12: an accepted entry that is above the committing one misses the committed block: the replica stops.
     fn is_stopped_by_conflict(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) -> bool {
         let conflicts = self.committed_by.is_some_and(|by| entry.round() >= by)
             && self.entries.extends_base(entry.place()) == Some(false);
@@ -207,11 +218,6 @@ impl<F: Form> UniqueChain<F> {
             self.break_safety(cx, F::block(entry));
         }
         conflicts
-    }
-
-    fn break_safety(&mut self, cx: &mut Cx<'_, Self>, second: BlockId) {
-        let committed = self.chain.committed();
-        cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
     }
 
     /// U11. §8, try_commit: commits the highest entry on whose path down from this one, both included, f + 1 distinct authors
@@ -317,7 +323,17 @@ impl<F: Form> UniqueChain<F> {
             let _: Result<(), Reject> = self.take_entry(cx, frame, link, Origin::Fetched);
         }
         self.take_far(cx);
+        self.check_pending_conflicts(cx, link);
         Ok(())
+    }
+
+    /// Checks the entries again that a peer has handed over and that are not accepted: one below them has arrived.
+    fn check_pending_conflicts(&mut self, cx: &mut Cx<'_, Self>, link: ReplicaId) {
+        for id in self.entries.pending() {
+            if self.entries.holder(id) == Some(link) {
+                self.check_conflict(cx, id, link);
+            }
+        }
     }
 
     /// Makes an entry the committed one that this replica has not committed itself. Rounds up to it are over. The wait of a

@@ -6,6 +6,7 @@
 
 pub mod apollo;
 pub mod artemis;
+mod conflicts;
 mod entries;
 mod entry;
 mod fetching;

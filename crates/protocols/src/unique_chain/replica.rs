@@ -1,5 +1,6 @@
 //! One replica of either form: the state that both have, the handlers of the host's events, and the trait of their differences.
 
+use super::conflicts::Suspects;
 use super::entry::{Entry, EntryRef, Framed, rounds_ahead};
 use super::fetching::LateFetches;
 use super::message::{OwnMessage, UniqueMessage};
@@ -229,6 +230,7 @@ pub struct UniqueChain<F: Form> {
     /// Proofs and entries sent to each peer lately.
     pub(super) served: Served,
     pub(super) late_fetches: LateFetches,
+    pub(super) suspects: Suspects,
     /// The last own blame, and its time.
     pub(super) blamed: Option<(View, Time)>,
     /// Round of the entry that has committed the committed one; `None` where others have decided it, or before a restart.
@@ -433,6 +435,7 @@ impl<F: Form> UniqueChain<F> {
                 entries: AnswerQuota::new(ENTRIES_SERVED_MAX),
             },
             late_fetches: LateFetches::default(),
+            suspects: Suspects::default(),
             blamed: None,
             committed_by: None,
             state: F::open(params, past),

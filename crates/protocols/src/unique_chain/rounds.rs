@@ -8,7 +8,7 @@ use super::statements::author;
 use quorate_consensus::parts::blames::blame;
 use quorate_consensus::parts::guarded_wait::{GuardedWait, WaitStep};
 use quorate_consensus::parts::recovery_steps::Recovers;
-use quorate_consensus::{Alarm, Certificate, Cx, Reject, Seal, To};
+use quorate_consensus::{Certificate, Cx, Reject, Seal, To};
 use quorate_types::{Height, ReplicaId, View};
 
 /// The way into a round.
@@ -180,12 +180,7 @@ impl<F: Form> UniqueChain<F> {
         if round <= self.entries.tip().round || self.skips.contains_key(&round) {
             return;
         }
-        // §12: an honest author's round was skipped: the bound on delays is broken, or more than f replicas are faulty.
-        let is_own = self.own.as_ref().is_some_and(|own| own.is_fresh && own.entry.round() == round);
-        if is_own {
-            let why = "a round of this replica was skipped although it had signed its entry";
-            cx.alarm(Alarm::SynchronyDoubt { view: round, peer: None, why });
-        }
+        self.note_skipped(cx, round);
         self.skips.insert(round, skip);
     }
 

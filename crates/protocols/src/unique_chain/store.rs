@@ -8,7 +8,9 @@ use quorate_types::{Digest, ReplicaId, ReplicaSet, Signature, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Accepted rounds below the committed entry that are served to peers.
-const SERVED_ROUNDS: u64 = 1_024;
+pub(super) const SERVED_ROUNDS: u64 = 1_024;
+/// Rounds below the committed entry for which entries are kept that are not accepted.
+const LATE_ROUNDS: u64 = 64;
 /// Bytes of entries that one peer has handed over and that are not accepted.
 const PENDING_BYTES_MAX: usize = 4 << 20;
 /// Entries that are wanted by their ids at most.
@@ -272,8 +274,10 @@ impl<E: Entry> EntryStore<E> {
         {
             self.drop_entry(id);
         }
-        // What is not accepted below the committed entry never will be.
-        let below = self.by_round.range(..=(base.round, Digest([u8::MAX; 32])));
+        // What is not accepted below the committed entry never will be. It is kept for a while, because a check for conflicts
+        // may need it.
+        let late = base.round.minus(LATE_ROUNDS);
+        let below = self.by_round.range(..=(late, Digest([u8::MAX; 32])));
         let dead = below.filter(|(_, id)| self.kept.get(id).is_some_and(|kept| !kept.accepted));
         for id in dead.map(|(_, id)| *id).collect::<Vec<Digest>>() {
             self.drop_entry(id);

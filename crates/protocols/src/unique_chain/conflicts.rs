@@ -1,0 +1,101 @@
+//! Chains that conflict with the committed entry (`apollo` §12). They exist only if the bound on delays was broken, or more than
+//! f replicas are faulty.
+//!
+//! Signatures and skip certificates alone show such a chain: bodies are not needed. A late entry of a round that is over may be
+//! the first sign of it, so its path is asked for.
+
+use super::entries::Origin;
+use super::entry::{Entry, EntryRef};
+use super::replica::{Form, UniqueChain};
+use super::store::SERVED_ROUNDS;
+use quorate_consensus::{Alarm, Cx};
+use quorate_types::{BlockId, Digest, ReplicaId, ReplicaSet, Time, View};
+use std::collections::BTreeMap;
+
+/// The late entry of each peer whose path is being checked.
+#[derive(Debug, Default)]
+pub(super) struct Suspects(BTreeMap<ReplicaId, (Digest, Time)>);
+
+impl<F: Form> UniqueChain<F> {
+    /// Whether an entry of a round that is over is worth a check: its author has sent it itself, and its peer has no other one
+    /// under check since Δ.
+    pub(super) fn suspects(
+        &mut self,
+        cx: &Cx<'_, Self>,
+        place: EntryRef,
+        link: ReplicaId,
+        origin: Origin,
+    ) -> bool {
+        let (base, now) = (self.entries.base(), cx.now());
+        if self.entries.is_wanted(place.id) {
+            return true;
+        }
+        let is_recent = place.round > base.round.minus(SERVED_ROUNDS);
+        let known = self.suspects.0.get(&link);
+        let is_free =
+            known.is_none_or(|(id, since)| *id == place.id || now >= since.plus(self.delta.times(1)));
+        let is_worth_it = origin == Origin::Author && link != cx.me() && is_recent && is_free;
+        if is_worth_it {
+            self.suspects.0.insert(link, (place.id, now));
+        }
+        is_worth_it
+    }
+
+    /// U12. §8, §12: stops this replica if an entry shows that safety is broken. Its path passes the committed entry by, and
+    /// f + 1 distinct authors are on it, or its round is as high as that of the entry that has committed.
+    pub(super) fn check_conflict(&mut self, cx: &mut Cx<'_, Self>, id: Digest, link: ReplicaId) {
+        let Some(place) = self.entries.get(id).map(|frame| frame.entry.place()) else { return };
+        let (mut at, mut authors) = (place, ReplicaSet::EMPTY);
+        let mut lowest: Option<BlockId> = None;
+        let (base, mut child) = (self.entries.base(), place.round);
+        while at != base && !self.is_branching_point(at) {
+            let Some(frame) = self.entries.get(at.id) else {
+                if at.round.plus(SERVED_ROUNDS) > base.round {
+                    self.ask_for_path(cx, at.id, child, link);
+                }
+                return;
+            };
+            if frame.entry.round() != at.round {
+                return;
+            }
+            authors.insert(frame.entry.author());
+            lowest = Some(F::block(&frame.entry));
+            (at, child) = (frame.entry.parent(), at.round);
+        }
+        let Some(second) = lowest.filter(|_| at != base) else { return };
+        let is_late = self.committed_by.is_some_and(|by| place.round >= by);
+        if (is_late || authors.len() >= cx.committee().weak()) && self.is_ancestor_of_base(at) {
+            self.break_safety(cx, second);
+        }
+    }
+
+    /// Whether an accepted entry is not above the committed one: a path that reaches it passes the committed one by.
+    fn is_branching_point(&self, at: EntryRef) -> bool {
+        at.round <= self.entries.base().round && self.entries.is_accepted(at)
+    }
+
+    /// Whether the committed entry extends this one, as far as its path is kept.
+    fn is_ancestor_of_base(&self, entry: EntryRef) -> bool {
+        let mut at = self.entries.base();
+        while at.round > entry.round {
+            let Some(frame) = self.entries.get(at.id) else { return false };
+            at = frame.entry.parent();
+        }
+        at == entry
+    }
+
+    /// §12: reports the skip certificate of an own round whose entry was signed in time. Either the bound on delays is broken,
+    /// or more than f replicas are faulty.
+    pub(super) fn note_skipped(&self, cx: &mut Cx<'_, Self>, round: View) {
+        let is_own = self.own.as_ref().is_some_and(|own| own.is_fresh && own.entry.round() == round);
+        if is_own {
+            let why = "a round of this replica was skipped although it had signed its entry";
+            cx.alarm(Alarm::SynchronyDoubt { view: round, peer: None, why });
+        }
+    }
+
+    pub(super) fn break_safety(&mut self, cx: &mut Cx<'_, Self>, second: BlockId) {
+        let committed = self.chain.committed();
+        cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
+    }
+}
