@@ -87,6 +87,15 @@ pub enum Alarm {
         /// The observation, as a short constant text.
         why: &'static str,
     },
+    /// The message of a leader arrived within 2 Δ of this replica's blame. Such near misses foretell that the bound on delays
+    /// will be broken for an honest leader.
+    #[error("leader {leader} was blamed in view {view}, and its message arrived within 2 delta")]
+    NearMiss {
+        /// View of the blame.
+        view: View,
+        /// The leader.
+        leader: ReplicaId,
+    },
 }
 
 impl Alarm {
@@ -95,7 +104,7 @@ impl Alarm {
     pub const fn stops(self) -> bool {
         match self {
             Self::SafetyBroken { .. } | Self::StateDiverged { .. } => true,
-            Self::SynchronyDoubt { .. } => false,
+            Self::SynchronyDoubt { .. } | Self::NearMiss { .. } => false,
         }
     }
 }

@@ -65,7 +65,7 @@ impl Replica {
             outbox: self.outbox.size(),
             blocks: self.blocks.len(),
             timers: self.running.protocol.timers(),
-            alarms: self.alarms,
+            alarms: self.alarms.clone(),
             guard: self.guard(),
         }
     }

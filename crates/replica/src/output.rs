@@ -290,6 +290,7 @@ fn encode_alarm(alarm: Alarm, out: &mut Vec<u8>) {
             put_tagged(out, 2, &[&view, &peer]);
             put_bytes(out, why.as_bytes());
         }
+        Alarm::NearMiss { view, leader } => put_tagged(out, 3, &[&view, &leader]),
     }
 }
 
@@ -302,6 +303,7 @@ fn decode_alarm(names: &mut NameInterner, r: &mut Reader<'_>) -> Result<Alarm, D
         },
         1 => Alarm::StateDiverged { height: Height::decode(r)? },
         2 => Alarm::SynchronyDoubt { view: View::decode(r)?, peer: Option::decode(r)?, why: names.read(r)? },
+        3 => Alarm::NearMiss { view: View::decode(r)?, leader: ReplicaId::decode(r)? },
         _ => return Err(DecodeError::Tag("alarm")),
     })
 }

@@ -3,6 +3,7 @@
 use crate::synchrony::GuardStatus;
 use quorate_consensus::{Alarm, Timed};
 use quorate_types::{Height, Incarnation, ReplicaId, View};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Whether a replica takes part.
@@ -58,7 +59,7 @@ pub struct OutboxSize {
 }
 
 /// Alarms of a replica, and signs of bugs in its protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AlarmStatus {
     /// The first alarm that stopped the replica.
     pub stopped: Option<Alarm>,
@@ -69,6 +70,8 @@ pub struct AlarmStatus {
     pub doubts: u64,
     /// The last of these alarms.
     pub last_doubt: Option<Alarm>,
+    /// Blames of each leader whose message arrived within 2 Δ of the blame.
+    pub near_misses: BTreeMap<ReplicaId, u64>,
 }
 
 /// See the module.

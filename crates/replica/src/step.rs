@@ -159,6 +159,12 @@ impl Replica {
                 self.alarms.doubts = self.alarms.doubts.saturating_add(1);
                 self.out.push_back(Output::Trace(Note { what: why, view, height: Height::ZERO }));
             }
+            Alarm::NearMiss { view, leader } => {
+                let count = self.alarms.near_misses.entry(leader).or_default();
+                *count = count.saturating_add(1);
+                let what = "a blamed leader's message arrived";
+                self.out.push_back(Output::Trace(Note { what, view, height: Height::ZERO }));
+            }
         }
     }
 

@@ -138,6 +138,13 @@ fn guard_line(id: u64, replica: &Value) -> Option<String> {
         let plural = if lags == 1 { "" } else { "s" };
         line.push_str(&format!(", itself late {lags} time{plural}, by {:.1} ms at most", ms("lag_max_ms")));
     }
+    for peer in replica.get("peers").and_then(Value::as_array).into_iter().flatten() {
+        let of = |name: &str| peer.get(name).and_then(Value::as_u64).unwrap_or(0);
+        if of("near_misses") > 0 {
+            let often = of("near_misses");
+            line.push_str(&format!(", leader {} answered {often} blames within 2 delta", of("id")));
+        }
+    }
     line.push_str(&format!(", {} probes", number("probes").unwrap_or(0)));
     Some(line)
 }
@@ -296,6 +303,10 @@ mod tests {
         (guard["lags"], guard["lag_max_ms"]) = (json!(2), json!(17.25));
         let itself = "itself late 2 times, by 17.2 ms at most";
         assert_eq!(line(&guard), format!("{begin}, {after}, {itself}, 80 probes"));
+        let peers = json!([{"id": 0, "near_misses": 0}, {"id": 2, "near_misses": 3}]);
+        let near = "leader 2 answered 3 blames within 2 delta";
+        let shown = guard_line(1, &json!({"guard": guard, "peers": peers})).unwrap();
+        assert_eq!(shown, format!("{begin}, {after}, {itself}, {near}, 80 probes"));
     }
 
     #[test]

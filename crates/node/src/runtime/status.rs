@@ -85,6 +85,9 @@ impl Node {
         ledger.allocations_application = crate::alloc::application_count();
         let counters: Map<String, Value> =
             ledger.entries().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let near_misses = |peer: quorate_types::ReplicaId| {
+            replica.alarms.near_misses.get(&peer).copied().unwrap_or_default()
+        };
         let peers: Vec<Value> = self
             .net
             .peers()
@@ -92,7 +95,7 @@ impl Node {
             .map(|peer| {
                 json!({
                     "id": peer.id.0, "connected": peer.connected, "urgent": peer.urgent,
-                    "incarnation": peer.incarnation.0,
+                    "incarnation": peer.incarnation.0, "near_misses": near_misses(peer.id),
                     "connections": peer.connections, "queued_bytes": peer.queued_bytes,
                     "resend_bytes": peer.resend_bytes, "last_refusal": peer.last_refusal,
                     "address": peer.address.to_string(), "dials": peer.dials, "dial_error": peer.dial_error,

@@ -205,8 +205,7 @@ impl<F: Form> UniqueChain<F> {
         let Some((_, at)) = self.blamed.filter(|(round, _)| *round == entry.round()) else { return };
         self.blamed = None;
         if cx.now() <= at.plus(self.delta.times(2)) {
-            let why = "a blamed author's entry arrived within 2 delta of the blame";
-            cx.alarm(Alarm::SynchronyDoubt { view: entry.round(), peer: Some(entry.author()), why });
+            cx.alarm(Alarm::NearMiss { view: entry.round(), leader: entry.author() });
         }
     }
 

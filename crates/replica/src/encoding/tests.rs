@@ -340,6 +340,7 @@ impl Each for Alarm {
         0 => Self::SafetyBroken { .. } => Self::SafetyBroken { height: d.height(), first: d.block_id(), second: d.block_id() },
         1 => Self::StateDiverged { .. } => Self::StateDiverged { height: d.height() },
         2 => Self::SynchronyDoubt { .. } => Self::SynchronyDoubt { view: d.view(), peer: d.option(Draw::replica), why: d.name() },
+        3 => Self::NearMiss { .. } => Self::NearMiss { view: d.view(), leader: d.replica() },
     }
 }
 
