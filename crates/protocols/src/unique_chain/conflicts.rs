@@ -34,7 +34,9 @@ impl<F: Form> UniqueChain<F> {
         let known = self.suspects.0.get(&link);
         let is_free =
             known.is_none_or(|(id, since)| *id == place.id || now >= since.plus(self.delta.times(1)));
-        let is_worth_it = origin == Origin::Author && link != cx.me() && is_recent && is_free;
+        // An entry on the own chain is none, and without that chain nothing can be compared.
+        let is_aside = || self.is_ancestor_of_base(place) == Some(false);
+        let is_worth_it = origin == Origin::Author && link != cx.me() && is_recent && is_free && is_aside();
         if is_worth_it {
             self.suspects.0.insert(link, (place.id, now));
         }
@@ -64,7 +66,9 @@ impl<F: Form> UniqueChain<F> {
         }
         let Some(second) = lowest.filter(|_| at != base) else { return };
         let is_late = self.committed_by.is_some_and(|by| place.round >= by);
-        if (is_late || authors.len() >= cx.committee().weak()) && self.is_ancestor_of_base(at) {
+        let is_aside = place.round > base.round || self.is_ancestor_of_base(place) == Some(false);
+        let branches = is_aside && self.is_ancestor_of_base(at) == Some(true);
+        if branches && (is_late || authors.len() >= cx.committee().weak()) {
             self.break_safety(cx, second);
         }
     }
@@ -74,14 +78,13 @@ impl<F: Form> UniqueChain<F> {
         at.round <= self.entries.base().round && self.entries.is_accepted(at)
     }
 
-    /// Whether the committed entry extends this one, as far as its path is kept.
-    fn is_ancestor_of_base(&self, entry: EntryRef) -> bool {
+    /// Whether the committed entry extends this one; `None` where its path is not kept.
+    fn is_ancestor_of_base(&self, entry: EntryRef) -> Option<bool> {
         let mut at = self.entries.base();
         while at.round > entry.round {
-            let Some(frame) = self.entries.get(at.id) else { return false };
-            at = frame.entry.parent();
+            at = self.entries.get(at.id)?.entry.parent();
         }
-        at == entry
+        Some(at == entry)
     }
 
     /// §12: reports the skip certificate of an own round whose entry was signed in time. Either the bound on delays is broken,
