@@ -456,7 +456,8 @@ impl<F: Form> UniqueChain<F> {
                     let first = First { id: place.id, signature: frame.signature };
                     self.entries.note_first(place.round, first);
                     self.entries.keep(frame, author);
-                } else if place == self.entries.base() {
+                } else {
+                    // Peers may have lost entries that this replica has committed.
                     self.entries.keep(frame, author);
                     self.entries.accept(place.id);
                 }

@@ -108,7 +108,7 @@ pub(crate) fn go(result: Result<(), quorate_sim::Failure>, world: &World) {
 /// Submits one operation and runs until it is answered.
 pub(crate) fn ask(world: &mut World, client: usize, op: Op) -> OpId {
     let id = world.submit(client, &[op])[0];
-    wait_for(world, &[id], secs(20));
+    wait_for(world, &[id], secs(60));
     id
 }
 
