@@ -131,7 +131,7 @@ node0/node.toml | # status_ms = 1000 | status_ms = -3 | protocol.pbft.status_ms 
 node0/node.toml | # status_ms = 1000 | status_ms = true | protocol.pbft.status_ms | expected a whole number
 cluster.toml | f = 1 | f = 2 | genesis.f | expected at most 1: pbft with 4 replicas tolerates no more
 cluster.toml | f = 1 | f = 256 | genesis.f | from 0 to 255
-cluster.toml | protocol = "pbft" | protocol = "raft" | genesis.protocol | expected "pbft" or "pbft-signed" or "hotstuff" or "jolteon" or "hotstuff2" or "sync-hotstuff" or "optsync" or "sync-hotstuff-rr" or "echo"
+cluster.toml | protocol = "pbft" | protocol = "raft" | genesis.protocol | expected "pbft" or "pbft-signed" or "hotstuff" or "jolteon" or "hotstuff2" or "sync-hotstuff" or "optsync" or "sync-hotstuff-rr" or "apollo" or "artemis" or "echo"
 cluster.toml | client_auth = "signature" | client_auth = "mac" | genesis.client_auth | "signature" or "none"
 cluster.toml | request_bytes_max = "256KiB" | request_bytes_max = "0B" | genesis.request_bytes_max | from "1B" to "1MiB"
 cluster.toml | request_bytes_max = "256KiB" | request_bytes_max = "1MiB" | genesis.bundle_bytes_max | at least request_bytes_max + 128

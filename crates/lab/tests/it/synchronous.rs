@@ -24,7 +24,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PROTOCOLS: [&str; 3] = ["sync-hotstuff", "optsync", "sync-hotstuff-rr"];
+const PROTOCOLS: [&str; 5] = ["sync-hotstuff", "optsync", "sync-hotstuff-rr", "apollo", "artemis"];
+/// Clusters that run side by side: more would find their peers late on two cores.
+const TOGETHER: usize = 3;
 const DELTA_MS: u64 = 200;
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL_EVERY: Duration = Duration::from_millis(250);
@@ -34,14 +36,16 @@ fn with_each_protocol(test: impl Fn(&str, Cluster) + Sync) {
     // One test at a time: the processes of more clusters would find each other late on two cores.
     static RUNNING: Mutex<()> = Mutex::new(());
     let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    thread::scope(|scope| {
-        for protocol in PROTOCOLS {
-            let test = &test;
-            // Nodes end with the thread that has started them, so each thread starts its own.
-            let start = || Cluster::start_of(protocol, 3, &[&format!("delta_ms={DELTA_MS}")]);
-            scope.spawn(move || test(protocol, start()));
-        }
-    });
+    for protocols in PROTOCOLS.chunks(TOGETHER) {
+        thread::scope(|scope| {
+            for protocol in protocols {
+                let test = &test;
+                // Nodes end with the thread that has started them, so each thread starts its own.
+                let start = || Cluster::start_of(protocol, 3, &[&format!("delta_ms={DELTA_MS}")]);
+                scope.spawn(move || test(protocol, start()));
+            }
+        });
+    }
 }
 
 /// Offers light load for some seconds, with acts at their times, while `during` runs. Checks that no request is lost and
