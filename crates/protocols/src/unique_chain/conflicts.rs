@@ -43,21 +43,28 @@ impl<F: Form> UniqueChain<F> {
         is_worth_it
     }
 
-    /// U12. §8, §12: stops this replica if an entry shows that safety is broken. Its path passes the committed entry by, and
-    /// f + 1 distinct authors are on it, or its round is as high as that of the entry that has committed.
+    /// U12. §8, §12: stops this replica if an entry shows that safety is broken. Its path branches off below the committed entry,
+    /// and f + 1 distinct authors are on the branch, or its round is as high as that of the entry that has committed.
     pub(super) fn check_conflict(&mut self, cx: &mut Cx<'_, Self>, id: Digest, link: ReplicaId) {
         let Some(place) = self.entries.get(id).map(|frame| frame.entry.place()) else { return };
-        let (mut at, mut authors) = (place, ReplicaSet::EMPTY);
-        let mut lowest: Option<BlockId> = None;
-        let (base, mut child) = (self.entries.base(), place.round);
-        while at != base && !self.is_branching_point(at) {
+        let base = self.entries.base();
+        let (mut at, mut own, mut child) = (place, base, place.round);
+        let (mut authors, mut lowest) = (ReplicaSet::EMPTY, None);
+        loop {
+            while own.round > at.round {
+                let Some(frame) = self.entries.get(own.id) else { return };
+                own = frame.entry.parent();
+            }
+            if own == at {
+                break;
+            }
             let Some(frame) = self.entries.get(at.id) else {
                 if at.round.plus(SERVED_ROUNDS) > base.round {
                     self.ask_for_path(cx, at.id, child, link);
                 }
                 return;
             };
-            if frame.entry.round() != at.round {
+            if frame.entry.place() != at {
                 return;
             }
             authors.insert(frame.entry.author());
@@ -66,16 +73,9 @@ impl<F: Form> UniqueChain<F> {
         }
         let Some(second) = lowest.filter(|_| at != base) else { return };
         let is_late = self.committed_by.is_some_and(|by| place.round >= by);
-        let is_aside = place.round > base.round || self.is_ancestor_of_base(place) == Some(false);
-        let branches = is_aside && self.is_ancestor_of_base(at) == Some(true);
-        if branches && (is_late || authors.len() >= cx.committee().weak()) {
+        if is_late || authors.len() >= cx.committee().weak() {
             self.break_safety(cx, second);
         }
-    }
-
-    /// Whether an accepted entry is not above the committed one: a path that reaches it passes the committed one by.
-    fn is_branching_point(&self, at: EntryRef) -> bool {
-        at.round <= self.entries.base().round && self.entries.is_accepted(at)
     }
 
     /// Whether the committed entry extends this one; `None` where its path is not kept.

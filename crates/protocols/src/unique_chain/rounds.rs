@@ -29,12 +29,12 @@ pub(super) struct WaitingProof {
 }
 
 impl<F: Form> UniqueChain<F> {
-    /// Returns the proof of the current round. `None` after blocks were adopted that peers have decided: their entries may be
+    /// Returns the proof of the current round. `None` while the tip's acceptance is about to end the round, and after blocks were adopted that peers have decided: their entries may be
     /// unknown.
     pub(super) fn proof(&self) -> Option<RoundProof<F::Entry>> {
         let (round, place) = (self.round.number, self.entries.tip());
         let tip = self.entries.get(place.id).cloned();
-        if tip.is_none() && place != EntryRef::GENESIS {
+        if (tip.is_none() && place != EntryRef::GENESIS) || place.round >= round {
             return None;
         }
         let skips: Vec<Certificate> =
