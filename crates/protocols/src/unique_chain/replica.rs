@@ -36,6 +36,8 @@ pub(super) type MessageOf<F> = UniqueMessage<<F as Form>::Entry, <F as Form>::Me
 /// Rounds by which the guard's floors move: each step is an entry of the log.
 const FLOOR_STEP: u64 = 64;
 
+/// Windows above the stable checkpoint in which blocks carry requests.
+const WINDOWS: u64 = 4;
 /// Proofs that a peer receives in a Δ because it is behind.
 const PROOFS_MAX: u32 = 4;
 /// Entries that a peer receives in a Δ. An honest peer may lack one in each round of a Byzantine author.
@@ -476,6 +478,12 @@ impl<F: Form> UniqueChain<F> {
     /// Returns the state of a block; genesis and the committed block need nothing.
     pub(super) fn ready(&self, cx: &Cx<'_, Self>, id: BlockId) -> Option<Ready> {
         if id == BlockId::ZERO || id == self.chain.committed().id { Some(Ready::Valid) } else { cx.ready(id) }
+    }
+
+    /// Whether a block on top of this height carries no requests, because too many blocks are above the stable checkpoint.
+    /// Empty blocks follow each other whatever the height: more than one window, or they alone could keep requests out.
+    pub(super) fn is_full(&self, height: Height) -> bool {
+        height.since(self.stable) >= self.window.saturating_mul(WINDOWS)
     }
 
     /// Returns the last round in which this replica has signed an entry.

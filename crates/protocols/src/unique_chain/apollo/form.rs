@@ -106,8 +106,7 @@ impl Form for Apollo {
         }
         let Some((proof, tip)) = replica.proof().zip(replica.tip_block()) else { return };
         // With a full window the leader still proposes empty blocks: earlier ones are committed by them.
-        let is_full = tip.height.since(replica.stable) >= replica.window;
-        let payload = if is_full { None } else { cx.payload_after(tip.id) };
+        let payload = if replica.is_full(tip.height) { None } else { cx.payload_after(tip.id) };
         if payload.is_none() && if_idle == IfIdle::Wait && !replica.has_uncommitted_requests(cx, tip) {
             if cx.timers().get(Timer::Speak).is_none() {
                 let at = cx.now().plus(replica.heartbeat_ns);

@@ -102,8 +102,7 @@ impl UniqueChain<Artemis> {
         let due = at.map(|at| at.plus(self.heartbeat_ns));
         let is_due = due.is_none_or(|due| cx.now() >= due);
         let voted = self.state_after(self.entries.tip()).map_or(Height::ZERO, |state| state.height);
-        let is_full = parent.0.since(self.stable) >= self.window;
-        let may_carry = !is_full && parent.0.since(voted) < UNVOTED_MAX;
+        let may_carry = !self.is_full(parent.0) && parent.0.since(voted) < UNVOTED_MAX;
         let payload = if may_carry { cx.payload_after(parent.1) } else { None };
         if payload.is_none() && !is_due {
             if let Some(due) = due
