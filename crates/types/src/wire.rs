@@ -181,10 +181,7 @@ impl Wire for FromClient {
                 content: reader.take_rest().to_vec(),
             },
             3 => Self::Status,
-            4 => Self::AskOrder {
-                client: PublicKey::decode(reader)?,
-                bundle: BundleDigest::decode(reader)?,
-            },
+            4 => Self::AskOrder { client: PublicKey::decode(reader)?, bundle: BundleDigest::decode(reader)? },
             _ => return Err(DecodeError::Tag("client message")),
         })
     }
