@@ -10,7 +10,8 @@ use super::proposal::{NoFact, NoMessage, Proposal};
 use quorate_consensus::parts::chain::{Below, Tip};
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{AttackEntry, Figures, Healed, Past, Ready, Reject, Spec, To};
-use quorate_types::{Block, BlockId, Committee, Height, ReplicaId, Time};
+use quorate_types::limits::ORDER_LINKS_MAX;
+use quorate_types::{Block, BlockId, Committee, Height, OrderChain, ReplicaId, SignedBlock, Time};
 
 /// Marker type of Apollo.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ impl Form for Apollo {
     const SPEC: Spec = SPEC;
     const FIGURES: Figures = figures::APOLLO;
     const ATTACKS: &'static [AttackEntry] = &[];
+    const PROVES_ORDER: bool = true;
     type Entry = Proposal;
     type Message = NoMessage;
     type Fact = NoFact;
@@ -145,6 +147,15 @@ impl Form for Apollo {
         replica.chain.commit(tip);
         replica.committed_by = None;
         replica.adopt_base(cx, Self::base(tip));
+    }
+
+    /// §10: signed headers from the block upwards, until f + 1 distinct leaders have signed.
+    fn order_chain(replica: &UniqueChain<Self>, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        let path = replica.entries.path_up(block.0, committee.weak())?;
+        let links = path
+            .iter()
+            .map(|frame| SignedBlock { block: frame.entry.block.clone(), signature: frame.signature });
+        (path.len() <= ORDER_LINKS_MAX).then(|| OrderChain::Blocks(links.collect()))
     }
 }
 
