@@ -13,7 +13,9 @@ mod tests;
 use crate::cluster::{AskAgain, ClusterInfo};
 use crate::conversation::{Conversation, Dial};
 use crate::core::{Answer, Core, Event, Failure, Fate, LinkState, Output, Settings, Tried};
-use crate::driver::{ClientError, NO_HELLO, Options, RECONNECT_NS, RECONNECT_NS_MAX, random_u64, troubles};
+use crate::driver::{
+    ClientError, NO_HELLO, Options, Ordered, RECONNECT_NS, RECONNECT_NS_MAX, random_u64, troubles,
+};
 use bytes::Bytes;
 use quorate_crypto::SigningKey;
 use quorate_types::limits::HANDSHAKE_NS_MAX;
@@ -39,6 +41,7 @@ const FRAMES_MAX: usize = 4_096;
 const READ_BYTES: usize = 64 << 10;
 
 type Reply = oneshot::Sender<Result<Vec<u8>, ClientError>>;
+type OrderReply = oneshot::Sender<Result<Ordered, ClientError>>;
 /// The time that a late call waits for the description of its attempts.
 const DESCRIPTION_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -67,6 +70,8 @@ impl Drop for AbortOnDrop {
 /// An input of the task that owns the core.
 enum Incoming {
     Call(Vec<u8>, Reply),
+    /// Asks for the order of an operation.
+    Order(Vec<u8>, OrderReply),
     /// Asks for the attempts of calls whose callers no longer wait.
     Late(oneshot::Sender<Tried>),
     Greeted(ReplicaId),
@@ -107,7 +112,7 @@ impl AsyncClient {
             tokio::spawn(connection.keep_up(Rng::new(random_u64()?)));
             frames.push(sender);
         }
-        let driver = Driver::new(settings, key, frames, opened, cluster.ask_again)?;
+        let driver = Driver::new(settings, key, frames, opened, &cluster)?;
         let client = Self {
             incoming,
             timeout: options.timeout,
@@ -128,8 +133,28 @@ impl AsyncClient {
     /// may still be executed, once at most.
     pub async fn call(&self, op: impl Into<Vec<u8>>) -> Result<Vec<u8>, ClientError> {
         let (reply, result) = oneshot::channel();
-        let handed = self.incoming.send(Incoming::Call(op.into(), reply));
-        match timeout(self.timeout, handed).await {
+        self.hand_over(Incoming::Call(op.into(), reply), result).await
+    }
+
+    /// Executes one operation, and returns its place in the cluster's order instead of its result, as
+    /// [`Client::order`](crate::Client::order) does. The operation has a bundle of its own.
+    ///
+    /// This function may be cancelled, with the effect of a cancelled [`AsyncClient::call`].
+    ///
+    /// # Errors
+    /// As [`Client::order`](crate::Client::order).
+    pub async fn order(&self, op: impl Into<Vec<u8>>) -> Result<Ordered, ClientError> {
+        let (reply, result) = oneshot::channel();
+        self.hand_over(Incoming::Order(op.into(), reply), result).await
+    }
+
+    /// Hands a call to the task, and waits for its answer.
+    async fn hand_over<T>(
+        &self,
+        call: Incoming,
+        result: oneshot::Receiver<Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        match timeout(self.timeout, self.incoming.send(call)).await {
             // A bundle that has not left may leave later: calls share bundles.
             Ok(Ok(())) => self.in_time(result, Fate::Unknown).await,
             Ok(Err(_)) => Err(ClientError::Closed),
@@ -183,6 +208,8 @@ struct Driver {
     frames: Vec<mpsc::Sender<Bytes>>,
     /// The waiting calls of each bundle, in the order of its operations.
     waiting: BTreeMap<u64, Vec<WaitingCall>>,
+    /// The waiting calls for order, by bundle.
+    ordering: BTreeMap<u64, OrderReply>,
     ask_again: Option<AskAgain>,
     opened: Option<oneshot::Sender<Result<(), ClientError>>>,
     has_session: bool,
@@ -194,16 +221,17 @@ impl Driver {
         key: SigningKey,
         frames: Vec<mpsc::Sender<Bytes>>,
         opened: oneshot::Sender<Result<(), ClientError>>,
-        ask_again: Option<AskAgain>,
+        cluster: &ClusterInfo,
     ) -> Result<Self, ClientError> {
-        let mut core = Core::new(settings, key);
+        let mut core = Core::new(settings, key).with_orders(cluster.order_verifier());
         core.open(Time::ZERO, random_u64()?);
         Ok(Self {
             core,
             start: Instant::now(),
             frames,
             waiting: BTreeMap::new(),
-            ask_again,
+            ordering: BTreeMap::new(),
+            ask_again: cluster.ask_again,
             opened: Some(opened),
             has_session: true,
         })
@@ -255,10 +283,21 @@ impl Driver {
                     Err(why) => answer(reply, Err(why.into())),
                 }
             }
+            Incoming::Order(_, reply) if reply.is_closed() => {}
+            Incoming::Order(op, reply) => {
+                if !self.has_session {
+                    self.open(now);
+                }
+                match self.core.order(now, [op.as_slice()]) {
+                    Ok(ticket) => drop(self.ordering.insert(ticket.bundle, reply)),
+                    Err(why) => drop(reply.send(Err(why.into()))),
+                }
+            }
             Incoming::Late(description) => {
                 let is_late = |bundle| {
                     let calls = self.waiting.get(&bundle).into_iter().flatten();
                     calls.into_iter().any(|call| call.reply.is_closed())
+                        || self.ordering.get(&bundle).is_some_and(OrderReply::is_closed)
                 };
                 let _ = description.send(self.core.tried(&is_late));
             }
@@ -321,11 +360,19 @@ impl Driver {
                 }
             }
             Event::Done { bundle, .. } => self.fail(bundle, Failure::Impossible),
+            Event::Ordered { bundle, position, by, .. } => {
+                if let Some(reply) = self.ordering.remove(&bundle) {
+                    let _ = reply.send(Ok(Ordered { position, by }));
+                }
+            }
             Event::Failed { bundle, why, .. } => self.fail(bundle, why),
         }
     }
 
     fn fail(&mut self, bundle: u64, why: Failure) {
+        if let Some(reply) = self.ordering.remove(&bundle) {
+            let _ = reply.send(Err(why.into()));
+        }
         for call in self.waiting.remove(&bundle).unwrap_or_default() {
             answer(call.reply, Err(why.into()));
         }

@@ -1,7 +1,12 @@
 //! A cluster as a client sees it.
 
-use quorate_types::{BodyLimits, ClientAuth, ClusterId, Genesis, PublicKey, ReplicaId};
+use crate::order::{OrderError, OrderVerifier};
+use quorate_crypto::Scheme;
+use quorate_types::{
+    BodyLimits, ClientAuth, ClusterId, Committee, Epoch, Genesis, Member, ProtocolId, PublicKey, ReplicaId,
+};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The protection of connections to replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,6 +51,8 @@ impl Eq for AskAgain {}
 /// One replica as a client sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaInfo {
+    /// The key that signs its statements.
+    pub sign: PublicKey,
     /// The key that its TLS certificate must hold.
     pub link: PublicKey,
     /// The address at which it listens for clients.
@@ -57,6 +64,8 @@ pub struct ReplicaInfo {
 pub struct ClusterInfo {
     /// Identity of the cluster.
     pub cluster: ClusterId,
+    /// The protocol. It decides how a client checks proofs of order, and nothing else.
+    pub protocol: ProtocolId,
     /// Faulty replicas tolerated.
     pub f: usize,
     /// The authentication of bundles.
@@ -80,6 +89,7 @@ impl ClusterInfo {
     pub fn at(genesis: &Genesis, links: LinkMode, addresses: impl Iterator<Item = SocketAddr>) -> Self {
         Self {
             cluster: genesis.cluster_id(),
+            protocol: genesis.protocol,
             f: usize::from(genesis.f),
             client_auth: genesis.client_auth,
             limits: genesis.bodies,
@@ -90,7 +100,7 @@ impl ClusterInfo {
                 .members
                 .iter()
                 .zip(addresses)
-                .map(|(member, address)| ReplicaInfo { link: member.link, address })
+                .map(|(member, address)| ReplicaInfo { sign: member.sign, link: member.link, address })
                 .collect(),
         }
     }
@@ -104,5 +114,26 @@ impl ClusterInfo {
     /// Returns all ids in order.
     pub fn ids(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         (0..u16::try_from(self.n()).unwrap_or(u16::MAX)).map(ReplicaId)
+    }
+
+    /// Returns the committee.
+    #[must_use]
+    pub fn committee(&self) -> Committee {
+        let member = |replica: &ReplicaInfo| Member { sign: replica.sign, link: replica.link };
+        Committee {
+            cluster: self.cluster,
+            protocol: self.protocol,
+            epoch: Epoch(0),
+            f: self.f,
+            members: self.replicas.iter().map(member).collect(),
+        }
+    }
+
+    /// Prepares the check of proofs of order.
+    ///
+    /// # Errors
+    /// The reason why this cluster has none.
+    pub fn order_verifier(&self) -> Result<Arc<OrderVerifier>, OrderError> {
+        OrderVerifier::new(Scheme::Ed25519, self.committee()).map(Arc::new)
     }
 }

@@ -6,6 +6,8 @@
 //! * The content of a bundle never changes after it was sent: a retry sends the same bytes.
 //! * A result is accepted when f + 1 distinct replicas report it for exactly this content and it hashes to
 //!   the reported digest.
+//! * A proof of order completes only a call that has asked for order. One replica suffices as a witness of the order, and not of
+//!   a result.
 //! * A replica's claims about itself (view, refusals) are advice: they move retries, never results.
 //! * After the loss of a session nothing is executed a second time without the caller's knowledge. Unsent bundles wait for
 //!   the next session, and so do bundles that f + 1 replicas have certainly never executed. The module `flight` defines
@@ -19,6 +21,7 @@ mod event;
 mod flight;
 mod leader;
 mod opening;
+mod ordering;
 mod replies;
 #[cfg(test)]
 mod tests;
@@ -29,6 +32,7 @@ pub use event::{Answer, BundleResults, Counters, Event, Failure, Fate, Output};
 pub use tried::Tried;
 
 use crate::cluster::ClusterInfo;
+use crate::order::{OrderError, OrderVerifier};
 use allowance::Allowance;
 use draft::Draft;
 use flight::Flight;
@@ -41,6 +45,7 @@ use quorate_types::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The replicas that receive a bundle first. A bundle without an answer in time goes to all in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -160,6 +165,8 @@ enum SessionStage {
 pub struct Core {
     settings: Settings,
     key: SigningKey,
+    /// The check of proofs of order, or the reason why there are none.
+    orders: Result<Arc<OrderVerifier>, OrderError>,
     now: Time,
     session: SessionStage,
     /// Number of the first of `slots`: every bundle below it has an answer.
@@ -195,6 +202,7 @@ impl Core {
         Self {
             settings,
             key,
+            orders: Err(OrderError::NoProofs),
             now: Time::ZERO,
             session: SessionStage::Closed,
             first: BundleNo(1),
@@ -268,9 +276,17 @@ impl Core {
                 self.reporting.insert(from);
                 self.on_refusal(from, bundle, why);
             }
+            FromReplica::Order { client, bundle, proof } if client == self.client() => {
+                self.on_order(from, bundle, &proof);
+            }
+            FromReplica::NoOrder { client, bundle, why } if client == self.client() => {
+                self.on_no_order(from, bundle, why);
+            }
             // These messages are for other clients of the connection, or for the driver.
             FromReplica::Reply(..)
             | FromReplica::Refused { .. }
+            | FromReplica::Order { .. }
+            | FromReplica::NoOrder { .. }
             | FromReplica::Hello { .. }
             | FromReplica::Status(_)
             | FromReplica::Close(_) => {}
@@ -287,6 +303,12 @@ impl Core {
         let is_leader = replica == self.target();
         self.displaced.remove(replica);
         self.stop_reporting(replica);
+        for flight in flights(&mut self.session, &mut self.slots) {
+            if let Some(wait) = &mut flight.order {
+                wait.link(self.now, replica, state);
+                self.wake = self.wake.min(wait.ask_at);
+            }
+        }
         match state {
             LinkState::Up => {
                 for flight in flights(&mut self.session, &mut self.slots) {
@@ -343,7 +365,8 @@ impl Core {
                     out.once_more(leader, flight);
                 }
             }
-            out.wake_at(flight.due());
+            out.ask_order(now, &self.settings, leader, flight);
+            out.wake_at(flight.next_work());
         }
     }
 
@@ -429,7 +452,8 @@ impl Core {
                 }
             }
         }
-        out.wake_at(flight.due());
+        out.ask_order(self.now, &self.settings, leader, &mut flight);
+        out.wake_at(flight.next_work());
         Box::new(flight)
     }
 }

@@ -15,11 +15,12 @@ pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
-pub use blocking::{Client, Options, WAITING_AFTER, status};
+pub use blocking::{Client, Options, Ordered, WAITING_AFTER, status};
 
 use crate::cluster::ClusterInfo;
 use crate::conversation::{Broken, Conversation, Dial};
 use crate::core::{Core, Event, Failure, Fate, LinkState, Output, Settings, SubmitError};
+use crate::order::{OrderError, OrderVerifier};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use quorate_crypto::SigningKey;
@@ -29,6 +30,7 @@ use quorate_types::wire::{FromClient, FromReplica};
 use quorate_types::{ClientId, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes read from a socket at once: one buffer for all connections.
@@ -135,6 +137,8 @@ pub struct ClientPool {
     /// No core is due before this time.
     wake: Time,
     inbox: Vec<(ReplicaId, FromReplica)>,
+    /// The check of proofs of order, shared by all clients.
+    orders: Result<Arc<OrderVerifier>, OrderError>,
 }
 
 /// One replica and the connection to it.
@@ -184,6 +188,7 @@ impl ClientPool {
             touched: Vec::new(),
             wake: Time::MAX,
             inbox: Vec::new(),
+            orders: cluster.order_verifier(),
             cluster,
         })
     }
@@ -200,7 +205,7 @@ impl ClientPool {
         let nonce = random_u64()?;
         let now = self.now();
         let id = CoreId(self.cores.len());
-        let mut core = Core::new(settings, key);
+        let mut core = Core::new(settings, key).with_orders(self.orders.clone());
         for peer in &mut self.peers {
             if let Some(state) = peer.state() {
                 core.link(now, peer.id, state);
@@ -376,7 +381,10 @@ impl ClientPool {
         let mut inbox = std::mem::take(&mut self.inbox);
         for (from, message) in inbox.drain(..) {
             let client = match &message {
-                FromReplica::Reply(client, _) | FromReplica::Refused { client, .. } => client,
+                FromReplica::Reply(client, _)
+                | FromReplica::Refused { client, .. }
+                | FromReplica::Order { client, .. }
+                | FromReplica::NoOrder { client, .. } => client,
                 FromReplica::Status(json) => {
                     events.push(PoolEvent::Status(from, json.clone()));
                     continue;

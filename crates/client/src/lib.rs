@@ -9,7 +9,9 @@
 //! * `asynchronous`: the same core inside tokio (`AsyncClient`), with the feature `async`, which is on by default.
 //! * [`ClusterInfo::read`] and [`keys`]: the cluster's file and the client's key file; [`config`] reads files field by field.
 //!
-//! A client does not know which protocol or which service a cluster runs, nor what an operation means.
+//! * [`order`]: the verification of proofs of order.
+//!
+//! A client does not know which service a cluster runs, nor what an operation means. Only [`order`] asks which protocol it runs.
 //!
 //! ```no_run
 //! use quorate_client::{Client, ClusterInfo, Options, keys};
@@ -34,6 +36,7 @@ mod conversation;
 pub mod core;
 pub mod driver;
 pub mod keys;
+pub mod order;
 
 #[cfg(feature = "async")]
 pub use asynchronous::AsyncClient;
@@ -42,4 +45,5 @@ pub use core::{
     Answer, Audience, BundleResults, Core, Counters, Event, Failure, Fate, LinkState, Output, Prepared,
     Settings, SubmitError, Ticket, Tried,
 };
-pub use driver::{Client, ClientError, ClientPool, CoreId, Options, PoolEvent, status};
+pub use driver::{Client, ClientError, ClientPool, CoreId, Options, Ordered, PoolEvent, status};
+pub use order::{OrderError, OrderVerifier, Position};

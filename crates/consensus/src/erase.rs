@@ -15,7 +15,7 @@ use crate::spec::{Spec, Synchrony};
 use crate::status::{Status, Window};
 use crate::timers::Timers;
 use quorate_types::{
-    BlockId, Committee, DecodeError, Floors, Height, Reader, ReplicaId, Signature, Time, Wire,
+    BlockId, Committee, DecodeError, Floors, Height, OrderChain, Reader, ReplicaId, Signature, Time, Wire,
 };
 use std::any::Any;
 
@@ -61,6 +61,8 @@ pub trait AnyProtocol: Send {
     fn floors(&self) -> Floors;
     /// See [`Protocol::status`].
     fn status(&self) -> Status;
+    /// See [`Protocol::order_chain`].
+    fn order_chain(&self, committee: &Committee, block: BlockId) -> Option<OrderChain>;
 }
 
 struct Erased<P: Protocol> {
@@ -127,6 +129,9 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
     fn status(&self) -> Status {
         self.protocol.status()
     }
+    fn order_chain(&self, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        self.protocol.order_chain(committee, block)
+    }
 }
 
 type OpenFn = fn(&mut Env<'_>, &toml::Table, Past<Vec<u8>>) -> Result<Box<dyn AnyProtocol>, OpenError>;
@@ -162,6 +167,8 @@ pub struct Entry {
     pub attacks: &'static [AttackEntry],
     /// See [`Protocol::synchrony`].
     pub synchrony: fn(&toml::Table) -> Result<Option<Synchrony>, OpenError>,
+    /// See [`Protocol::PROVES_ORDER`].
+    pub proves_order: bool,
 }
 
 impl Entry {
@@ -189,6 +196,7 @@ impl Entry {
             recovery: |params, committee, healed| Ok(P::recovery(&read::<P>(params)?, committee, healed)),
             exam_params: |delta_ns, guarded| table(&P::exam_params(delta_ns, guarded)),
             synchrony: |params| Ok(P::synchrony(&read::<P>(params)?)),
+            proves_order: P::PROVES_ORDER,
         }
     }
 

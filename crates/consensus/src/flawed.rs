@@ -15,7 +15,8 @@ use crate::spec::{Spec, Synchrony};
 use crate::status::{Status, Window};
 use crate::timers::Timers;
 use quorate_types::{
-    BlockId, Committee, DecodeError, Floors, Height, Kind, PayloadId, Reader, ReplicaId, Time, Wire,
+    BlockId, Committee, DecodeError, Floors, Height, Kind, OrderChain, PayloadId, Reader, ReplicaId, Time,
+    Wire,
 };
 use std::any::Any;
 use std::fmt;
@@ -189,6 +190,7 @@ impl<P: Protocol, F: Flaw<P>> Wire for FlawedMessage<P, F> {
 
 impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
     const SPEC: Spec = P::SPEC;
+    const PROVES_ORDER: bool = P::PROVES_ORDER;
     type Message = FlawedMessage<P, F>;
     type Timer = P::Timer;
     type Record = P::Record;
@@ -265,6 +267,10 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
 
     fn status(&self) -> Status {
         self.protocol.status()
+    }
+
+    fn order_chain(&self, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        self.protocol.order_chain(committee, block)
     }
 }
 

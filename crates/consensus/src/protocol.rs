@@ -16,7 +16,7 @@ use crate::reject::{Alarm, Reject};
 use crate::spec::{Spec, Synchrony};
 use crate::status::{Status, Window};
 use crate::timers::Timers;
-use quorate_types::{BlockId, Committee, Floors, Height, Kind, ReplicaId, Time, View, Wire};
+use quorate_types::{BlockId, Committee, Floors, Height, Kind, OrderChain, ReplicaId, Time, View, Wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -28,6 +28,8 @@ use std::sync::Arc;
 pub trait Protocol: Sized + Send + 'static {
     /// Properties that the host and the documentation need.
     const SPEC: Spec;
+    /// Whether [`Protocol::order_chain`] returns evidence.
+    const PROVES_ORDER: bool = false;
     /// Messages between replicas.
     type Message: Message;
     /// Timers of the protocol.
@@ -103,6 +105,15 @@ pub trait Protocol: Sized + Send + 'static {
 
     /// Returns the present state, for people, oracles and clients.
     fn status(&self) -> Status;
+
+    /// Returns evidence for clients that a decided block is committed. The first header of the evidence is that of the block.
+    ///
+    /// The evidence is complete when the block is committed: the host asks from then on, and may ask as long as the block is
+    /// above the stable checkpoint. `None` without proofs of order, and where the evidence is unknown or no longer kept.
+    fn order_chain(&self, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        let _ = (committee, block);
+        None
+    }
 }
 
 /// An event of a link.

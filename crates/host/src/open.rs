@@ -13,6 +13,7 @@ use quorate_crypto::{Scheme, SigningKey};
 use quorate_replica::{Passed, Replica, ReplicaSetup, RestoredLog};
 use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
 use quorate_types::{Genesis, Ledger, Mark, ReplicaSet, Time};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Parameters of a host, apart from its disk.
@@ -78,6 +79,7 @@ impl Host {
             snapshots: SnapshotProgress::new(setup.snapshot_every_bytes, execution.height(), replayed_bytes),
             executor: Executor::new(execution),
             kept: store.kept().0,
+            order_askers: BTreeSet::new(),
             store,
             key: setup.key,
             domain,

@@ -4,10 +4,10 @@ use quorate_consensus::{Note, To};
 use quorate_crypto::{SigningKey, statement_preimage};
 use quorate_replica::{ConnId, FrameSource, RestoredLog, Sink, Unsealed};
 use quorate_types::codec::Wire;
-use quorate_types::wire::{Lane, Refusal, frame};
+use quorate_types::wire::{Lane, NoOrder, Refusal, frame};
 use quorate_types::{
-    BlockId, BundleDigest, ClientId, Domain, FrameBody, Height, Kind, ReplicaId, ReplyBundle, Signature,
-    Statement, Time,
+    BlockId, BundleDigest, ClientId, Domain, FrameBody, Height, Kind, OrderProof, ReplicaId, ReplyBundle,
+    Signature, Statement, Time,
 };
 
 /// The network as a turn sees it. No method waits; frames leave with [`Outgoing::flush`].
@@ -25,6 +25,14 @@ pub trait Outgoing {
     fn proven(&mut self, conn: ConnId, client: &ClientId);
     /// Queues the refusal of a bundle.
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal);
+    /// Queues the answer to a question for the order of a bundle: the proof, or the reason why there is none.
+    fn order(
+        &mut self,
+        conn: ConnId,
+        client: &ClientId,
+        bundle: BundleDigest,
+        answer: Result<Box<OrderProof>, NoOrder>,
+    );
     /// Sends all queued frames: one write per connection.
     fn flush(&mut self);
     /// Counts a refused frame of this kind by source and reason. No honest sender commits a breach.

@@ -11,7 +11,10 @@ use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, FrameSource, Input, Intake, Output, Passed, Replica, Unsealed};
 use quorate_storage::BoxedStore;
 use quorate_types::wire::Lane;
-use quorate_types::{Domain, Height, Ledger, LogEntry, Mark, ReplicaId, ReplicaSet, Time};
+use quorate_types::{
+    BundleDigest, ClientId, Domain, Height, Ledger, LogEntry, Mark, ReplicaId, ReplicaSet, Time,
+};
+use std::collections::BTreeSet;
 
 /// Log bytes that wait at most for a sync that no output has asked for.
 const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
@@ -64,6 +67,8 @@ pub struct Host {
     /// Replicas whose bodies wait for their check, as the replica knows them.
     pub(crate) unchecked: ReplicaSet,
     pub(crate) kept: Height,
+    /// Connections that have asked for the order of a bundle.
+    pub(crate) order_askers: BTreeSet<ConnId>,
     pub(crate) own: Ledger,
 }
 
@@ -76,6 +81,20 @@ impl Host {
     /// Takes in a bundle of a client: authenticator and content, in the encoding of its frame.
     pub fn client_bundle(&mut self, conn: ConnId, body: &[u8]) {
         self.intake.client_bundle(conn, body);
+    }
+
+    /// Takes in a client's question for the order of a bundle. [`Outgoing::order`] answers it, once a block with the bundle is
+    /// decided.
+    pub fn ask_order(&mut self, conn: ConnId, client: ClientId, bundle: BundleDigest) {
+        self.order_askers.insert(conn);
+        self.inputs.push(Input::AskOrder { conn, client, bundle });
+    }
+
+    /// Notes that a client's connection is gone.
+    pub fn client_gone(&mut self, conn: ConnId) {
+        if self.order_askers.remove(&conn) {
+            self.inputs.push(Input::Disconnected(conn));
+        }
     }
 
     /// Takes in an event of a link: the link is up, or has lost frames ([`Host::loss`]). A link that resumes reports the
@@ -329,6 +348,7 @@ impl Host {
                 Output::Execute(block) => self.executor.push(block),
                 Output::Reply { client, reply } => out.reply(&client, &reply),
                 Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
+                Output::Order { conn, client, bundle, answer } => out.order(conn, &client, bundle, answer),
                 Output::Load { to, height, id } => self.queue_read(LogRead::Block { to, height, id }),
                 Output::LoadIds { to, from } => {
                     self.queue_read(LogRead::Ids { to, from, ids: Vec::new() });

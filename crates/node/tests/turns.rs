@@ -14,11 +14,11 @@ use quorate_storage::MemDisk;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::codec::Wire as _;
 use quorate_types::digest::context;
-use quorate_types::wire::{Lane, Refusal, frame};
+use quorate_types::wire::{Lane, NoOrder, Refusal, frame};
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, BundleDigest, BundleKind, BundleNo, ClientAuth, ClientId,
-    Digest, FrameBody, Genesis, Height, Incarnation, Kind, Member, PayloadId, PublicKey, ReplicaId,
-    ReplyBundle, SessionId, Time, View,
+    Digest, FrameBody, Genesis, Height, Incarnation, Kind, Member, OrderProof, PayloadId, PublicKey,
+    ReplicaId, ReplyBundle, SessionId, Time, View,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -48,6 +48,7 @@ impl Outgoing for Left {
     fn reply_to(&mut self, _: ConnId, _: &ClientId, _: &ReplyBundle) {}
     fn proven(&mut self, _: ConnId, _: &ClientId) {}
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
+    fn order(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Result<Box<OrderProof>, NoOrder>) {}
     fn flush(&mut self) {
         self.clock.set(self.clock.get() + self.flush_ns);
     }

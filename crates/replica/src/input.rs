@@ -7,8 +7,8 @@ use quorate_consensus::{Entry, LinkEvent, Message, Seal};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put_list, put_tagged};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FRAME_CONSENSUS_BYTES_MAX};
 use quorate_types::{
-    BlockId, BodyLimits, Bundle, BundleDigest, BundleNo, Digest, Executed, ExecutedBundle, FullBlock, Height,
-    Mark, Payload, PublicKey, ReplicaId, ReplicaSet, SessionId, Signature,
+    BlockId, BodyLimits, Bundle, BundleDigest, BundleNo, ClientId, Digest, Executed, ExecutedBundle,
+    FullBlock, Height, Mark, Payload, PublicKey, ReplicaId, ReplicaSet, SessionId, Signature,
 };
 use std::sync::Arc;
 
@@ -69,6 +69,17 @@ pub enum Input {
     Rolled,
     /// Exactly these replicas have bodies that wait for their check.
     Unchecked(ReplicaSet),
+    /// A connection asks for the order of a bundle.
+    AskOrder {
+        /// The connection.
+        conn: ConnId,
+        /// The client that asks; the answer names it.
+        client: ClientId,
+        /// The bundle.
+        bundle: BundleDigest,
+    },
+    /// A connection that has asked for the order of a bundle is gone.
+    Disconnected(ConnId),
 }
 
 impl Input {
@@ -105,6 +116,8 @@ impl Input {
             Self::Kept(height) => put_tagged(out, 11, &[height]),
             Self::Rolled => out.push(12),
             Self::Unchecked(peers) => put_tagged(out, 13, &[peers]),
+            Self::AskOrder { conn, client, bundle } => put_tagged(out, 14, &[&conn.0, client, bundle]),
+            Self::Disconnected(conn) => put_tagged(out, 15, &[&conn.0]),
         }
     }
 
@@ -144,6 +157,12 @@ impl Input {
             11 => Self::Kept(Height::decode(r)?),
             12 => Self::Rolled,
             13 => Self::Unchecked(ReplicaSet::decode(r)?),
+            14 => Self::AskOrder {
+                conn: ConnId(r.u64()?),
+                client: PublicKey::decode(r)?,
+                bundle: BundleDigest::decode(r)?,
+            },
+            15 => Self::Disconnected(ConnId(r.u64()?)),
             _ => return Err(DecodeError::Tag("input")),
         };
         reader.finish()?;

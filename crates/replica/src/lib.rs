@@ -36,6 +36,7 @@ mod input;
 mod inspect;
 pub mod intake;
 mod opening;
+mod order;
 mod outbox;
 mod output;
 mod peer_decisions;

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Checkpoints;
 use crate::host_services::HostServices;
+use crate::order::OrderQuestions;
 use crate::outbox::Outbox;
 use crate::output::Output;
 use crate::peer_decisions::PeerDecisions;
@@ -77,12 +78,14 @@ impl Replica {
             },
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             logged: LoggedBlocks { ids, kept: log.kept },
+            orders: OrderQuestions::default(),
             alarms: AlarmStatus::default(),
             out,
             now: Time::ZERO,
             recorder: None,
             setup,
         };
+        replica.note_restored_order();
         replica.sign_again(&log.states, above);
         replica.settle();
         Ok(replica)

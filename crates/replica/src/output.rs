@@ -5,10 +5,10 @@ use crate::host_message::HostMessage;
 use quorate_consensus::{Alarm, Note, Reject, To};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_tagged};
 use quorate_types::limits::{FRAME_CONSENSUS_BYTES_MAX, REASON_BYTES_MAX};
-use quorate_types::wire::{Lane, Refusal};
+use quorate_types::wire::{Lane, NoOrder, Refusal};
 use quorate_types::{
-    BlockId, BodyLimits, Bundle, BundleDigest, ClientId, FullBlock, Height, Kind, LogEntry, Mark, Payload,
-    ReplicaId, ReplicaSet, ReplyBundle, Statement, View,
+    BlockId, BodyLimits, Bundle, BundleDigest, ClientId, FullBlock, Height, Kind, LogEntry, Mark, OrderProof,
+    Payload, ReplicaId, ReplicaSet, ReplyBundle, Statement, View,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -120,6 +120,17 @@ pub enum Output {
     Stop(Alarm),
     /// Write a line to the trace.
     Trace(Note),
+    /// Answer a question for the order of a bundle.
+    Order {
+        /// The connection that has asked.
+        conn: ConnId,
+        /// The client that has asked.
+        client: ClientId,
+        /// The bundle.
+        bundle: BundleDigest,
+        /// The proof, or the reason why there is none.
+        answer: Result<Box<OrderProof>, NoOrder>,
+    },
 }
 
 impl Output {
@@ -156,6 +167,13 @@ impl Output {
             Self::Rejected { from, kind, why } => {
                 put_tagged(out, 11, &[from, kind]);
                 encode_reject(*why, out);
+            }
+            Self::Order { conn, client, bundle, answer } => {
+                put_tagged(out, 12, &[&conn.0, client, bundle, &answer.is_ok()]);
+                match answer {
+                    Ok(proof) => proof.encode(out),
+                    Err(why) => why.encode(out),
+                }
             }
         }
     }
@@ -195,6 +213,12 @@ impl Output {
                 from: ReplicaId::decode(r)?,
                 kind: Kind::decode(r)?,
                 why: decode_reject(names, r)?,
+            },
+            12 => Self::Order {
+                conn: ConnId(r.u64()?),
+                client: ClientId::decode(r)?,
+                bundle: BundleDigest::decode(r)?,
+                answer: if r.bool()? { Ok(Box::decode(r)?) } else { Err(NoOrder::decode(r)?) },
             },
             _ => return Err(DecodeError::Tag("output")),
         };

@@ -3,6 +3,7 @@
 use crate::checkpoint::Checkpoints;
 use crate::host_services::HostServices;
 use crate::input::Input;
+use crate::order::OrderQuestions;
 use crate::outbox::Outbox;
 use crate::output::Output;
 use crate::peer_exchange::PeerExchange;
@@ -31,6 +32,7 @@ pub struct Replica {
     pub(crate) peers: PeerExchange,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) logged: LoggedBlocks,
+    pub(crate) orders: OrderQuestions,
     pub(crate) alarms: AlarmStatus,
     pub(crate) out: VecDeque<Output>,
     pub(crate) now: Time,
@@ -96,6 +98,8 @@ impl Replica {
             Input::Kept(height) => self.logged.kept = height,
             Input::Rolled => self.write_base(),
             Input::Unchecked(peers) => self.services.bodies.unchecked = peers,
+            Input::AskOrder { conn, client, bundle } => self.on_ask_order(conn, client, bundle),
+            Input::Disconnected(conn) => self.orders.disconnect(conn),
         }
         self.settle();
         self.send_probe();

@@ -360,6 +360,7 @@ impl Replica {
             self.blocks.set_root(stable.block);
         }
         self.sequencer.prune(stable.height);
+        self.orders.prune(settled.minus(self.setup.genesis.checkpoint_every));
         let old = self.blocks.iter().filter(|(_, block)| block.height <= settled);
         let gone: Vec<BlockId> = old.map(|(id, _)| *id).collect();
         self.blocks.prune(settled);

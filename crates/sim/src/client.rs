@@ -202,6 +202,8 @@ impl Client {
                     actions.push(ClientAction::Answered(id, result));
                 }
             }
+            // No operation of a workload asks for its order.
+            Event::Ordered { .. } => {}
             Event::Failed { bundle, why, .. } => {
                 let ids = self.bundles.remove(&bundle).unwrap_or_default();
                 actions.extend(ids.into_iter().map(|id| ClientAction::Failed(id, why.fate())));

@@ -16,9 +16,10 @@ use quorate_net::link::{Identity, LinkEvent as NetEvent};
 use quorate_net::{Direction, Link, Loss, ResendLimits};
 use quorate_replica::{ConnId, ReplicaSetup};
 use quorate_storage::MemDisk;
+use quorate_types::codec::Wire as _;
 use quorate_types::digest::context;
 use quorate_types::rng::Rng;
-use quorate_types::wire::CLIENT_BUNDLE_TAG;
+use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient};
 use quorate_types::{ClientId, Height, Incarnation, ReplicaId, Time};
 
 /// Wall-clock time at the beginning of a world: some day in 2026.
@@ -317,6 +318,9 @@ impl ReplicaSlot {
     /// Removes a connection of a client.
     pub(crate) fn detach(&mut self, index: usize) {
         self.client_connections.detach(index);
+        if let Some(running) = &mut self.running {
+            running.host.client_gone(ConnId(u64::try_from(index).unwrap_or(u64::MAX)));
+        }
         if let Some(second) = &mut self.second {
             second.client_connections.detach(index);
         }
@@ -452,8 +456,15 @@ impl Receiver<'_> {
                 self.host().client_bundle(conn, bundle);
             }
             Some((&CLIENT_BUNDLE_TAG, _)) => {}
-            // The only other message of a client here is a request for its replies.
-            _ => client_connections.detach(index),
+            _ => match FromClient::from_bytes(&message) {
+                Ok(FromClient::AskOrder { client, bundle }) if !self.is_deaf => {
+                    let conn = ConnId(u64::try_from(index).unwrap_or(u64::MAX));
+                    self.host().ask_order(conn, client, bundle);
+                }
+                Ok(FromClient::AskOrder { .. }) => {}
+                // The only other message of a client here is a request for its replies.
+                _ => client_connections.detach(index),
+            },
         }
         for copies in [&mut self.copies, &mut self.log].into_iter().flatten() {
             copies.push(Arrival::Client { index, message: message.clone() });

@@ -9,8 +9,10 @@ use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
 use quorate_replica::{ConnId, FrameSource, RestoredLog, Sink};
 use quorate_types::codec::Wire as _;
-use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, Kind, ReplicaId, ReplyBundle, Time};
+use quorate_types::wire::{FromReplica, Lane, NoOrder, Refusal};
+use quorate_types::{
+    BlockId, BundleDigest, ClientId, FrameBody, Height, Kind, OrderProof, ReplicaId, ReplyBundle, Time,
+};
 
 /// A message that leaves.
 #[derive(Debug)]
@@ -116,6 +118,21 @@ impl Outgoing for TurnSink<'_> {
 
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal) {
         let message = FromReplica::Refused { client: *client, bundle, why };
+        self.client(conn, Bytes::from(message.to_bytes()));
+    }
+
+    fn order(
+        &mut self,
+        conn: ConnId,
+        client: &ClientId,
+        bundle: BundleDigest,
+        answer: Result<Box<OrderProof>, NoOrder>,
+    ) {
+        let client = *client;
+        let message = match answer {
+            Ok(proof) => FromReplica::Order { client, bundle, proof },
+            Err(why) => FromReplica::NoOrder { client, bundle, why },
+        };
         self.client(conn, Bytes::from(message.to_bytes()));
     }
 

@@ -23,6 +23,7 @@ pub mod ids;
 pub mod ledger;
 pub mod limits;
 pub mod mutate;
+pub mod order_proof;
 pub mod quorum;
 pub mod reply;
 pub mod rng;
@@ -43,5 +44,6 @@ pub use ids::{
     ProtocolId, PublicKey, ReplicaId, SessionId, Signature, Time, View,
 };
 pub use ledger::Ledger;
+pub use order_proof::{OrderChain, OrderProof, SignedBlock};
 pub use reply::{Outcome, ReplyBundle, Results};
 pub use statement::{Domain, Slot, Statement};

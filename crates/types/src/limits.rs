@@ -128,6 +128,13 @@ pub const CLIENTS_UNFINISHED_BYTES_MAX: usize = 64 << 20;
 pub const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
 /// Status requests that one client connection may make in a second.
 pub const STATUS_PER_SECOND_MAX: u32 = 10;
+/// Questions for the order of bundles that one client connection may ask in a second.
+pub const ORDER_ASKS_PER_SECOND_MAX: u32 = 1_000;
+/// Questions for the order of bundles of one client connection that wait for a decision. A newer question replaces the
+/// oldest one, which is answered with `Busy`.
+pub const ORDER_ASKS_WAITING_MAX: usize = 64;
+/// The largest number of links in a proof of order.
+pub const ORDER_LINKS_MAX: usize = 4_096;
 /// Distinct reasons counted for one peer in the table of rejections.
 pub const REJECT_REASONS_MAX: usize = 64;
 /// Addresses in the table of rejections. Later ones are counted as `others`. Replicas always have a row.

@@ -5,6 +5,7 @@ use crate::bundle::Authenticator;
 use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_tagged};
 use crate::ids::{BundleDigest, ClientId, ClusterId, Epoch, Incarnation, ProtocolId, PublicKey, ReplicaId};
 use crate::limits::{ATTACHED_PER_CONNECTION_MAX, REASON_BYTES_MAX, STATUS_BYTES_MAX};
+use crate::order_proof::OrderProof;
 use crate::reply::ReplyBundle;
 
 /// Version of the wire format. Both sides must have the same.
@@ -143,6 +144,13 @@ pub enum FromClient {
     },
     /// A request for the replica's status, at most ten in a second.
     Status,
+    /// A request for a proof of the order of a bundle. A replica answers once a block with the bundle is decided.
+    AskOrder {
+        /// The client that asks; the answer names it.
+        client: ClientId,
+        /// The digest of the bundle.
+        bundle: BundleDigest,
+    },
 }
 
 /// The tag of [`FromClient::Bundle`]. With it the server finds the content in its read buffer without copying it.
@@ -161,6 +169,7 @@ impl Wire for FromClient {
                 out.extend_from_slice(content);
             }
             Self::Status => out.push(3),
+            Self::AskOrder { client, bundle } => put_tagged(out, 4, &[client, bundle]),
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -172,6 +181,7 @@ impl Wire for FromClient {
                 content: reader.take_rest().to_vec(),
             },
             3 => Self::Status,
+            4 => Self::AskOrder { client: PublicKey::decode(reader)?, bundle: BundleDigest::decode(reader)? },
             _ => return Err(DecodeError::Tag("client message")),
         })
     }
@@ -231,6 +241,43 @@ impl Wire for Refusal {
     }
 }
 
+/// The reason why a replica shows no proof of order. It is advice, because one replica may lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum NoOrder {
+    /// The protocol of the cluster has no proofs of order.
+    NoProofs,
+    /// The bundle is ordered, and this replica does not have the evidence (any more).
+    NotKept,
+    /// Too many questions of the connection wait already. The client should ask again later.
+    Busy,
+}
+
+impl NoOrder {
+    /// All reasons in the order of their tags.
+    pub const ALL: [Self; 3] = [Self::NoProofs, Self::NotKept, Self::Busy];
+
+    /// Returns the reason as text, for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NoProofs => "this protocol has no proofs of order",
+            Self::NotKept => "the bundle is ordered, and the replica no longer has the proof",
+            Self::Busy => "too many questions for order wait",
+        }
+    }
+}
+
+impl Wire for NoOrder {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let tag = Self::ALL.iter().position(|why| why == self).unwrap_or_default();
+        out.push(u8::try_from(tag).unwrap_or_default());
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tag = usize::from(reader.u8()?);
+        Self::ALL.get(tag).copied().ok_or(DecodeError::Tag("no order"))
+    }
+}
+
 /// A message from a replica to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromReplica {
@@ -258,6 +305,24 @@ pub enum FromReplica {
     Status(String),
     /// The reason why the replica is about to close the connection.
     Close(String),
+    /// A proof of order. It proves nothing about the results of the bundle.
+    Order {
+        /// The client that has asked.
+        client: ClientId,
+        /// The digest of the bundle.
+        bundle: BundleDigest,
+        /// The proof.
+        proof: Box<OrderProof>,
+    },
+    /// There is no proof of order.
+    NoOrder {
+        /// The client that has asked.
+        client: ClientId,
+        /// The digest of the bundle.
+        bundle: BundleDigest,
+        /// The reason.
+        why: NoOrder,
+    },
 }
 
 impl Wire for FromReplica {
@@ -274,6 +339,8 @@ impl Wire for FromReplica {
                 out.push(4);
                 put_bytes(out, reason.as_bytes());
             }
+            Self::Order { client, bundle, proof } => put_tagged(out, 5, &[client, bundle, proof]),
+            Self::NoOrder { client, bundle, why } => put_tagged(out, 6, &[client, bundle, why]),
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -291,6 +358,16 @@ impl Wire for FromReplica {
             },
             3 => Self::Status(reader.text("status", STATUS_BYTES_MAX)?.to_owned()),
             4 => Self::Close(reader.text("reason", REASON_BYTES_MAX)?.to_owned()),
+            5 => Self::Order {
+                client: PublicKey::decode(reader)?,
+                bundle: BundleDigest::decode(reader)?,
+                proof: Box::decode(reader)?,
+            },
+            6 => Self::NoOrder {
+                client: PublicKey::decode(reader)?,
+                bundle: BundleDigest::decode(reader)?,
+                why: NoOrder::decode(reader)?,
+            },
             _ => return Err(DecodeError::Tag("replica message")),
         })
     }
@@ -312,15 +389,19 @@ mod tests {
                 content: vec![],
             },
             FromClient::Status,
+            FromClient::AskOrder { client: PublicKey([1; 32]), bundle: BundleDigest::ZERO },
         ] {
             assert_eq!(FromClient::from_bytes(&message.to_bytes()), Ok(message));
         }
     }
 
     #[test]
-    fn refusals_have_distinct_tags() {
+    fn reasons_have_distinct_tags() {
         for refusal in Refusal::ALL {
             assert_eq!(Refusal::from_bytes(&refusal.to_bytes()), Ok(refusal));
+        }
+        for why in NoOrder::ALL {
+            assert_eq!(NoOrder::from_bytes(&why.to_bytes()), Ok(why));
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The assembly of operations into bundles.
 
 use super::flight::Flight;
+use super::ordering::{OrderWait, Wanted};
 use super::{BundleSlot, Core, SessionStage};
+use crate::order::OrderError;
 use bytes::Bytes;
 use quorate_crypto::bundle_preimage;
 use quorate_types::bundle::{BUNDLE_HEADER_BYTES, BundleBuilder, bundle_digest};
@@ -45,6 +47,9 @@ pub enum SubmitError {
     /// No session is open, or another one than that of the prepared bundle.
     #[error("the session is not open")]
     NoSession,
+    /// The cluster has no proofs of order.
+    #[error("no proof of order: {0}; nothing was sent")]
+    NoOrder(OrderError),
 }
 
 /// A size that exceeds a limit.
@@ -85,6 +90,13 @@ pub(crate) struct Draft {
     open: bool,
     /// Sessions that were lost before its execution.
     lost: u32,
+    pub(super) wanted: Wanted,
+}
+
+impl Draft {
+    pub(super) fn push(&mut self, op: &[u8]) {
+        self.builder.push(op);
+    }
 }
 
 /// A bundle that is built and signed, to be submitted later, so that a load does not include the cost of signing.
@@ -232,6 +244,9 @@ impl Core {
             let (digest, frame) = self.seal(draft.builder, session, number);
             let mut flight = Flight::new(draft.ticket, requests, digest, frame, draft.submitted);
             flight.lost = draft.lost;
+            if draft.wanted == Wanted::Order {
+                flight.order = Some(Box::new(OrderWait::new(self.client(), digest, &self.settings)));
+            }
             let flight = self.launch(flight, number);
             self.slots.push_back(BundleSlot::Flying(flight));
         }
@@ -271,7 +286,8 @@ impl Core {
             builder.push(request);
         });
         let lost = flight.lost.saturating_add(1);
-        Some(Draft { builder, ticket: flight.ticket, submitted: flight.submitted, open: false, lost })
+        let wanted = if flight.order.is_some() { Wanted::Order } else { Wanted::Results };
+        Some(Draft { builder, ticket: flight.ticket, submitted: flight.submitted, open: false, lost, wanted })
     }
 
     /// Puts a draft in front of all waiting ones.
@@ -297,17 +313,18 @@ impl Core {
         std::mem::take(&mut self.waiting).into_iter().map(|draft| (draft.ticket, draft.builder.count()))
     }
 
-    fn draft(&mut self, kind: BundleKind, open: bool) -> Draft {
+    pub(super) fn draft(&mut self, kind: BundleKind, open: bool) -> Draft {
         Draft {
             builder: BundleBuilder::new(kind, self.client(), SessionId::default(), BundleNo::ZERO),
             ticket: self.take_ticket(),
             submitted: self.now,
             open,
             lost: 0,
+            wanted: Wanted::default(),
         }
     }
 
-    fn enqueue(&mut self, draft: Draft) -> Result<Ticket, SubmitError> {
+    pub(super) fn enqueue(&mut self, draft: Draft) -> Result<Ticket, SubmitError> {
         self.check_bundle(&draft)?;
         let bytes = self.waiting_bytes.saturating_add(draft.builder.size());
         if bytes > self.settings.waiting_bytes_max {
@@ -320,7 +337,7 @@ impl Core {
     }
 
     /// Checks an operation against the limits; returns its bytes in a bundle.
-    fn check_op(&self, op: &[u8]) -> Result<usize, SubmitError> {
+    pub(super) fn check_op(&self, op: &[u8]) -> Result<usize, SubmitError> {
         let limits = &self.settings.limits;
         let size = op.len().saturating_add(4);
         let most = size.saturating_add(BUNDLE_HEADER_BYTES);

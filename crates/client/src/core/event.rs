@@ -1,8 +1,9 @@
 //! The outputs of a client core: messages for its driver, and events for the caller.
 
+use crate::order::Position;
 use bytes::Bytes;
 use quorate_types::limits::SESSIONS_PER_CLIENT_MAX;
-use quorate_types::wire::Refusal;
+use quorate_types::wire::{NoOrder, Refusal};
 use quorate_types::{Outcome, ReplicaId, Results, SessionId, Time};
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +41,23 @@ pub enum Event {
         /// Operations in it.
         requests: u32,
         /// The time at which the first of them was submitted.
+        submitted: Time,
+        /// The time at which the bundle was first sent.
+        sent: Time,
+        /// The number of times that it was sent again.
+        repeats: u32,
+    },
+    /// A bundle is ordered, as its call has asked. The proof of one replica shows the place. The results are unknown.
+    Ordered {
+        /// `Ticket::bundle` of its operations.
+        bundle: u64,
+        /// The place.
+        position: Position,
+        /// The replica that has shown the proof.
+        by: ReplicaId,
+        /// Operations in it.
+        requests: u32,
+        /// The time at which the bundle was submitted.
         submitted: Time,
         /// The time at which the bundle was first sent.
         sent: Time,
@@ -131,6 +149,9 @@ pub enum Failure {
     /// f + 1 replicas agree on a nonsensical answer: more than f are faulty.
     #[error("f + 1 replicas agree on an impossible answer: more than f are faulty")]
     Impossible,
+    /// The bundle was executed, and no reachable replica has a proof of its order.
+    #[error("executed, but no reachable replica has a proof of order: {}", .0.text())]
+    NoOrder(NoOrder),
     /// The bundle was abandoned before it was sent.
     #[error("abandoned before it was sent")]
     NotSent,
@@ -152,7 +173,7 @@ impl Failure {
     #[must_use]
     pub fn fate(self) -> Fate {
         match self {
-            Self::TooLarge(_) => Fate::Executed,
+            Self::TooLarge(_) | Self::NoOrder(_) => Fate::Executed,
             Self::Evicted | Self::Superseded | Self::NotAllowed | Self::NotSent => Fate::NotExecuted,
             Self::SessionLost
             | Self::Forgotten
@@ -181,4 +202,6 @@ pub struct Counters {
     pub displaced: u64,
     /// Replies that contradict themselves, or that answer another content.
     pub lies: u64,
+    /// Proofs of order that do not hold.
+    pub bad_proofs: u64,
 }

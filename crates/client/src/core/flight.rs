@@ -9,6 +9,7 @@
 //! replies, ends this. And the replica has given no other answer. Of f + 1 such replicas one is honest, and a bundle that one
 //! honest replica has never executed, no honest replica has.
 
+use super::ordering::OrderWait;
 use bytes::Bytes;
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::Refusal;
@@ -51,6 +52,8 @@ pub(crate) struct Flight {
     pub(crate) is_busy_at_many: bool,
     /// The number of postponements.
     pub(crate) postponements: u32,
+    /// The wait for a proof of its order, if the call asks for it.
+    pub(super) order: Option<Box<OrderWait>>,
     answers: Vec<ReportedAnswer>,
     refusals: Vec<(ReplicaId, Refusal)>,
 }
@@ -191,7 +194,17 @@ impl Flight {
         self.retry_at = self.retry_at.max(time);
     }
 
-    /// Returns the time of its next work.
+    /// Whether the bundle is executed, and its call waits for the proof of its order alone.
+    pub(crate) fn is_executed(&self) -> bool {
+        self.order.as_ref().is_some_and(|wait| wait.is_executed)
+    }
+
+    /// Returns the time at which the bundle is sent again, or its order is asked for.
+    pub(crate) fn next_work(&self) -> Time {
+        self.order.as_ref().map_or(self.due(), |wait| self.due().min(wait.ask_at))
+    }
+
+    /// Returns the time at which the bundle is sent again.
     pub(crate) fn due(&self) -> Time {
         self.postponed_to.map_or(self.retry_at, |again| again.min(self.retry_at))
     }

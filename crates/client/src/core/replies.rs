@@ -37,6 +37,7 @@ impl Core {
         match flight.count_reply(from, reply, needed) {
             ReplyEffect::Counted | ReplyEffect::Ignored => {}
             ReplyEffect::Lie => self.counters.lies = self.counters.lies.saturating_add(1),
+            ReplyEffect::Accepted(_) if flight.is_executed() => {}
             ReplyEffect::Accepted(outcome) => self.accept(reply.session, reply.number, outcome),
         }
         if is_gone && self.abandon_at.is_some() {
@@ -45,7 +46,7 @@ impl Core {
     }
 
     /// Returns the flight with this number of this session.
-    fn flight(&mut self, session: SessionId, number: BundleNo) -> Option<&mut Flight> {
+    pub(super) fn flight(&mut self, session: SessionId, number: BundleNo) -> Option<&mut Flight> {
         let at = self.position(number);
         match &mut self.session {
             SessionStage::Opening(flight, nonce) if session == SessionId::default() && *nonce == number => {
@@ -72,6 +73,9 @@ impl Core {
         }
         if is_no_session(&outcome) {
             self.session_gone();
+            return;
+        }
+        if is_executed(&outcome) && self.note_executed(number) {
             return;
         }
         let Some(flight) = self.land(number) else {
@@ -115,7 +119,7 @@ impl Core {
     }
 
     /// Ends a flight and returns it.
-    fn land(&mut self, number: BundleNo) -> Option<Flight> {
+    pub(super) fn land(&mut self, number: BundleNo) -> Option<Flight> {
         let at = self.position(number)?;
         let slot = self.slots.get_mut(at).filter(|slot| matches!(slot, BundleSlot::Flying(_)))?;
         let BundleSlot::Flying(flight) = std::mem::replace(slot, BundleSlot::Done) else {
@@ -139,9 +143,8 @@ impl Core {
             _ => self.counters.refused = self.counters.refused.saturating_add(1),
         }
         let is_gone = self.abandon_at.is_some();
-        let Some(flight) = number.and_then(|number| self.flight(session, number)) else {
-            return;
-        };
+        let flight = number.and_then(|number| self.flight(session, number));
+        let Some(flight) = flight.filter(|flight| !flight.is_executed()) else { return };
         let refusing = flight.refuse(from, why);
         if why == Refusal::NoSession && session != SessionId::default() {
             flight.no_session(from);
@@ -242,4 +245,10 @@ impl Core {
             self.lose_session();
         }
     }
+}
+
+/// Whether an outcome shows that its bundle was executed.
+fn is_executed(outcome: &[u8]) -> bool {
+    Outcome::results(outcome).is_some()
+        || matches!(Outcome::from_bytes(outcome), Ok(Outcome::TooLarge | Outcome::Forgotten))
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 mod lost;
+mod ordering;
 mod replies;
 mod sending;
 mod sessions;

@@ -85,6 +85,15 @@ impl Core {
                 parts.join(", ")
             ),
         };
+        if let Some(wait) = &flight.order {
+            let _ = match wait.asked() {
+                asked if asked.is_empty() => write!(text, "; no replica is asked for a proof of order"),
+                asked => write!(text, "; a proof of order is expected from {}", Replicas(asked)),
+            };
+            for (by, why) in wait.bad() {
+                let _ = write!(text, "; replica {by} has shown a bad proof: {why}");
+            }
+        }
         if !self.displaced.is_empty() {
             let _ = write!(text, "; {} now answer newer connections with this key", Replicas(self.displaced));
         }

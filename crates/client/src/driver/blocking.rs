@@ -9,6 +9,7 @@
 use super::{ClientError, ClientPool, CoreId, PoolEvent};
 use crate::cluster::ClusterInfo;
 use crate::core::{Answer, Core, Event, Failure, Fate, LinkState, Settings, SubmitError, Ticket, Tried};
+use crate::order::Position;
 use quorate_crypto::SigningKey;
 use quorate_types::limits::REGISTER_KEYS_MAX;
 use quorate_types::{PublicKey, ReplicaId, Time};
@@ -39,6 +40,15 @@ impl Options {
     pub(crate) fn settings(&self, cluster: &ClusterInfo) -> Settings {
         Settings { in_flight_max: self.in_flight_max, ..Settings::of(cluster) }
     }
+}
+
+/// The place of an operation in the order, as one replica has proved it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ordered {
+    /// The place of the operation's bundle.
+    pub position: Position,
+    /// The replica that has shown the proof.
+    pub by: ReplicaId,
 }
 
 /// A client of a cluster: each call returns when f + 1 replicas agree on its result.
@@ -113,6 +123,24 @@ impl Client {
             let mut answers = results.in_order();
             client.ask_again(start, &ops, &mut answers)?;
             Ok(answers.into_iter().map(|answer| answer.result).collect())
+        })
+    }
+
+    /// Executes one operation, and returns its place in the cluster's order instead of its result. One replica proves the place:
+    /// the client does not wait for f + 1 replies. The proof shows nothing about the result, not even that the service has
+    /// accepted the operation.
+    ///
+    /// # Errors
+    /// [`SubmitError::NoOrder`] if the protocol of the cluster has no such proofs: nothing was sent. [`Failure::NoOrder`] if the
+    /// operation was executed and no replica has a proof. Otherwise as [`Client::call`].
+    pub fn order(&mut self, op: &[u8]) -> Result<Ordered, ClientError> {
+        self.within_time(|client, start| {
+            client.turn(Duration::ZERO, &mut CallResults::default())?;
+            client.need_session(start)?;
+            let mut results = CallResults::default();
+            client.submit(start, &mut results, |core, now| core.order(now, [op]))?;
+            client.collect(start, &mut results)?;
+            results.ordered.ok_or(ClientError::Failed(Failure::Impossible))
         })
     }
 
@@ -255,6 +283,9 @@ impl Client {
                 Event::OpenFailed(why) => (self.state, failed) = (SessionState::Refused, Some(why)),
                 Event::SessionLost => (self.state, lost) = (SessionState::Opening, true),
                 Event::Done { bundle, answer, .. } => results.note(bundle, answer),
+                Event::Ordered { bundle, position, by, .. } => {
+                    results.note_ordered(bundle, Ordered { position, by });
+                }
                 Event::Failed { bundle, why, .. } if results.expects(bundle) => failed = failed.or(Some(why)),
                 // The bundle belongs to an earlier call that has failed already.
                 Event::Failed { .. } => {}
@@ -281,6 +312,8 @@ struct CallResults {
     bundles: BTreeMap<u64, Option<Answer>>,
     answered: usize,
     registered: u32,
+    /// The place of the bundle, if the call asks for it.
+    ordered: Option<Ordered>,
 }
 
 impl CallResults {
@@ -298,6 +331,13 @@ impl CallResults {
                 self.registered = self.registered.saturating_add(count);
             }
             *place = Some(answer);
+            self.answered = self.answered.saturating_add(1);
+        }
+    }
+
+    fn note_ordered(&mut self, bundle: u64, ordered: Ordered) {
+        if self.expects(bundle) && self.ordered.is_none() {
+            self.ordered = Some(ordered);
             self.answered = self.answered.saturating_add(1);
         }
     }

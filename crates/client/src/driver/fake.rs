@@ -5,10 +5,10 @@ use crate::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
 use quorate_crypto::{Scheme, VerifyKey, bundle_preimage};
 use quorate_net::{LinkKey, Session as Channel, tls};
 use quorate_types::codec::Wire;
-use quorate_types::wire::{FromClient, FromReplica, Refusal, VERSION};
+use quorate_types::wire::{FromClient, FromReplica, NoOrder, Refusal, VERSION};
 use quorate_types::{
     Authenticator, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, ClientAuth, ClientId, ClusterId,
-    Digest, Height, Outcome, PublicKey, ReplicaId, ReplyBundle, SessionId, View,
+    Digest, Height, Outcome, ProtocolId, PublicKey, ReplicaId, ReplyBundle, SessionId, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IoSlice, Read};
@@ -69,11 +69,13 @@ impl Fake {
         let keys: Vec<LinkKey> = (0..n).map(|i| link_key(i as u8)).collect();
         let listeners: Vec<TcpListener> = (0..n).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let replicas = keys.iter().zip(&listeners).map(|(key, listener)| ReplicaInfo {
+            sign: key.public(),
             link: key.public(),
             address: listener.local_addr().unwrap(),
         });
         let info = ClusterInfo {
             cluster: ClusterId(Digest([8; 32])),
+            protocol: ProtocolId::new("fake"),
             f: 1,
             client_auth: ClientAuth::Signature,
             limits: BodyLimits::default(),
@@ -252,6 +254,10 @@ impl State {
                 }
             }
             FromClient::Attach(clients) => connection.attached.extend(clients),
+            FromClient::AskOrder { client, bundle } => {
+                let why = NoOrder::NoProofs;
+                connection.send(&FromReplica::NoOrder { client, bundle, why });
+            }
             FromClient::Status if self.behaviours[replica] == Behaviour::Silent => {}
             FromClient::Status => connection.send(&FromReplica::Status(format!("{{\"id\":{replica}}}"))),
             FromClient::Bundle { authenticator, content } => {

@@ -7,7 +7,7 @@ use quorate_consensus::{
 };
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::{Oracle, fuzz};
-use quorate_types::{BlockId, Floors, Height, Kind, ReplicaId, Time};
+use quorate_types::{BlockId, Committee, Floors, Height, Kind, OrderChain, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Instant;
@@ -155,6 +155,9 @@ impl AnyProtocol for Fragile {
     }
     fn status(&self) -> Status {
         self.0.status()
+    }
+    fn order_chain(&self, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        self.0.order_chain(committee, block)
     }
 }
 

@@ -10,12 +10,12 @@ use quorate_replica::{
     Checked, CheckedMessage, ConnId, HostMessage, Input, NameInterner, Output, OwnCopyTicket, Unsealed,
 };
 use quorate_types::bundle::BundleBuilder;
-use quorate_types::wire::{FromClient, FromReplica, Lane, PeerHello, Refusal, VERSION, frame};
+use quorate_types::wire::{FromClient, FromReplica, Lane, NoOrder, PeerHello, Refusal, VERSION, frame};
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, ClusterId, Digest,
-    Domain, Epoch, Executed, Floors, Genesis, Height, Incarnation, Kind, LogEntry, Mark, Outcome, Payload,
-    PayloadId, ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle, SessionId, Signature, Slot,
-    Statement, Time, View, Wire as _,
+    Domain, Epoch, Executed, Floors, Genesis, Height, Incarnation, Kind, LogEntry, Mark, OrderChain,
+    OrderProof, Outcome, Payload, PayloadId, ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle,
+    SessionId, Signature, SignedBlock, Slot, Statement, Time, View, Wire as _,
 };
 use std::sync::Arc;
 
@@ -43,6 +43,11 @@ fn block() -> Block {
 
 fn payload(count: u8) -> Payload {
     Payload { bundles: (0..count).map(|number| BundleDigest(Digest([number; 32]))).collect() }
+}
+
+fn order_proof(links: u64) -> OrderProof {
+    let link = |view| SignedBlock { block: Block { view: View(view), ..block() }, signature: SIGNATURE };
+    OrderProof { payload: payload(3), chain: OrderChain::Blocks((1..=links).map(link).collect()) }
 }
 
 fn content(kind: BundleKind) -> Vec<u8> {
@@ -118,6 +123,7 @@ fn messages_of_clients_and_links_are_decoded_or_refused() {
             bundle(BundleKind::Requests),
             bundle(BundleKind::Open),
             FromClient::Status,
+            FromClient::AskOrder { client: KEY, bundle: BundleDigest(DIGEST) },
         ],
     )
     .fuzz();
@@ -126,6 +132,8 @@ fn messages_of_clients_and_links_are_decoded_or_refused() {
         FromReplica::Refused { client: KEY, bundle: BundleDigest(DIGEST), why: Refusal::Busy },
         FromReplica::Status("{\"view\":3}".to_owned()),
         FromReplica::Close("frame too large".to_owned()),
+        FromReplica::Order { client: KEY, bundle: BundleDigest(DIGEST), proof: Box::new(order_proof(2)) },
+        FromReplica::NoOrder { client: KEY, bundle: BundleDigest(DIGEST), why: NoOrder::NotKept },
     ];
     all.extend(replies().into_iter().map(|reply| FromReplica::Reply(KEY, reply)));
     Decoder::of("from-replica", &all).fuzz();
@@ -167,6 +175,8 @@ fn bundles_are_decoded_or_refused() {
 #[test]
 fn blocks_and_statements_are_decoded_or_refused() {
     Decoder::of("block", &[block()]).fuzz();
+    Decoder::of("order-proof", &[order_proof(0), order_proof(3)]).fuzz();
+    Decoder::of("no-order", &NoOrder::ALL).fuzz();
     Decoder::of("payload", &[payload(0), payload(1), payload(5)]).fuzz();
     Decoder::of(
         "floors",
@@ -267,6 +277,8 @@ fn inputs() -> Vec<Input> {
         Input::StoredIds(ReplicaId(1), Height(3), vec![BlockId(DIGEST)]),
         Input::Kept(Height(3)),
         Input::Rolled,
+        Input::AskOrder { conn: ConnId(3), client: KEY, bundle: BundleDigest(DIGEST) },
+        Input::Disconnected(ConnId(3)),
     ]);
     all
 }
@@ -281,6 +293,7 @@ fn outputs() -> Vec<Output> {
     let frame =
         Unsealed::Protocol { body: vec![1, 2, 3], sign: Some(statement()), own: Some(OwnCopyTicket(3)) };
     let message = HostMessage::AskProof;
+    let order = |answer| Output::Order { conn: ConnId(3), client: KEY, bundle: BundleDigest(DIGEST), answer };
     all.extend([
         Output::Persist { mark: Mark(1), entry: LogEntry::Body(bundle()) },
         Output::Send { to: To::All, lane: Lane::Consensus, frame },
@@ -291,6 +304,8 @@ fn outputs() -> Vec<Output> {
         },
         Output::Send { to: To::All, lane: Lane::Bodies, frame: Unsealed::Payload(Arc::new(payload(2))) },
         Output::Reply { client: KEY, reply: replies().remove(0) },
+        order(Ok(Box::new(order_proof(2)))),
+        order(Err(NoOrder::Busy)),
         Output::Stop(Alarm::StateDiverged { height: Height(4) }),
         Output::Stop(Alarm::SynchronyDoubt { view: View(4), peer: Some(ReplicaId(1)), why: "late" }),
         Output::Trace(Note { what: "leaves the view", view: View(2), height: Height(1) }),

@@ -24,6 +24,7 @@ mod kill;
 mod lies;
 mod load_words;
 mod operators;
+mod orders;
 mod readiness;
 mod sim;
 mod support;

@@ -12,7 +12,7 @@ use crate::service::Service;
 use action::Action;
 use input::Inputs;
 use quorate_app::{KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
-use quorate_client::driver::{Client, ClientError};
+use quorate_client::driver::{Client, ClientError, Ordered};
 use quorate_types::Wire as _;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,6 +25,10 @@ pub struct Args {
     /// One JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
+    /// Print the place of a put, del, cas or incr in the cluster's order, and no result: one replica proves the place, and one
+    /// suffices. Only some protocols have such proofs, `apollo` among them
+    #[arg(long, global = true)]
+    order: bool,
     #[command(subcommand)]
     action: Action,
 }
@@ -38,9 +42,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let limit = cluster.genesis.bodies.request_bytes_max;
     let inputs = Inputs::of(&args.action, limit, &mut std::io::stdin())?;
     let request = Request::of(&args.action, &inputs);
+    if args.order && request.is_read() {
+        return Err(Failure::usage("a read has a result and no other effect; omit --order"));
+    }
     let client = args.client.connect(&cluster, Service::KV)?;
     let mut store = ReplicatedStore { client, reply_bytes_max: cluster.genesis.bodies.reply_bytes_max };
     match request {
+        Request::Single(op) if args.order => {
+            let ordered = store.order(&op)?;
+            if args.json { out::json(&show::order_json(&ordered)) } else { out::line(show::order(&ordered)) }
+        }
         Request::Single(op) => {
             let result = store.call(&op)?;
             if !args.json {
@@ -72,6 +83,14 @@ struct KeyRange {
 }
 
 impl<'a> Request<'a> {
+    /// Whether the request only reads.
+    fn is_read(&self) -> bool {
+        match self {
+            Self::Single(op) => is_read(op),
+            Self::Scan(_) => true,
+        }
+    }
+
     fn of(action: &'a Action, inputs: &'a Inputs) -> Self {
         let value = inputs.value.as_slice();
         Self::Single(match action {
@@ -97,11 +116,15 @@ impl<'a> Request<'a> {
     }
 }
 
+fn is_read(op: &KvOp<'_>) -> bool {
+    matches!(op, KvOp::Get { .. } | KvOp::Scan { .. } | KvOp::Echo { .. })
+}
+
 /// Returns the reason why there is no answer, and its meaning for this operation.
 fn without_answer(op: &KvOp<'_>, error: &ClientError) -> Failure {
     let is_unknown = error.is_fate_unknown();
     match op {
-        KvOp::Get { .. } | KvOp::Scan { .. } | KvOp::Echo { .. } if is_unknown => {
+        op if is_read(op) && is_unknown => {
             Failure::run(format!("{error}; it only reads, so it is safe to ask again"))
         }
         _ if is_unknown => Failure::run(format!("{error}; read the key before you write again")),
@@ -130,6 +153,10 @@ impl ReplicatedStore {
             KvResult::Error(error) => Err(Failure::run(error)),
             result => Ok(result),
         }
+    }
+
+    fn order(&mut self, op: &KvOp<'_>) -> Result<Ordered, Failure> {
+        self.client.order(&op.to_bytes()).map_err(|error| without_answer(op, &error))
     }
 
     /// Scans in several steps, because one reply has a bounded number of entries.

@@ -3,7 +3,8 @@
 use super::rejects::Origin;
 use quorate_replica::ConnId;
 use quorate_types::limits::{
-    ATTACHED_MAX, ATTACHED_PER_CONNECTION_MAX, CONNECTIONS_PER_CLIENT_MAX, STATUS_PER_SECOND_MAX,
+    ATTACHED_MAX, ATTACHED_PER_CONNECTION_MAX, CONNECTIONS_PER_CLIENT_MAX, ORDER_ASKS_PER_SECOND_MAX,
+    STATUS_PER_SECOND_MAX,
 };
 use quorate_types::{ClientId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ struct ClientConnection {
     /// The number of `attached` that count for [`ATTACHED_MAX`].
     charged: usize,
     status_requests: RequestWindow,
+    order_requests: RequestWindow,
 }
 
 /// The number of requests in the second that began at `since`.
@@ -27,6 +29,18 @@ struct ClientConnection {
 struct RequestWindow {
     since: Time,
     used: u32,
+}
+
+impl RequestWindow {
+    /// Counts a request. Returns whether it is one of the first `most` of its second.
+    fn takes(&mut self, now: Time, most: u32) -> bool {
+        const SECOND_NS: u64 = 1_000_000_000;
+        if self.used == 0 || now.since(self.since) >= SECOND_NS {
+            *self = Self { since: now, used: 0 };
+        }
+        self.used = self.used.saturating_add(1);
+        self.used <= most
+    }
 }
 
 /// The table of connections and their clients.
@@ -59,6 +73,7 @@ impl Clients {
             attached: BTreeSet::new(),
             charged: 0,
             status_requests: RequestWindow::default(),
+            order_requests: RequestWindow::default(),
         };
         self.connections.insert(conn, connection);
     }
@@ -111,14 +126,14 @@ impl Clients {
 
     /// Counts a request of a connection for the status. Returns whether it may have an answer: ten times a second.
     pub fn may_ask_status(&mut self, conn: ConnId, now: Time) -> bool {
-        const SECOND_NS: u64 = 1_000_000_000;
-        let Some(connection) = self.connections.get_mut(&conn) else { return false };
-        let window = &mut connection.status_requests;
-        if window.used == 0 || now.since(window.since) >= SECOND_NS {
-            *window = RequestWindow { since: now, used: 0 };
-        }
-        window.used = window.used.saturating_add(1);
-        window.used <= STATUS_PER_SECOND_MAX
+        let connection = self.connections.get_mut(&conn);
+        connection.is_some_and(|connection| connection.status_requests.takes(now, STATUS_PER_SECOND_MAX))
+    }
+
+    /// Counts a question of a connection for the order of a bundle. Returns whether it may have an answer.
+    pub fn may_ask_order(&mut self, conn: ConnId, now: Time) -> bool {
+        let connection = self.connections.get_mut(&conn);
+        connection.is_some_and(|connection| connection.order_requests.takes(now, ORDER_ASKS_PER_SECOND_MAX))
     }
 
     /// Notes that a connection requests the replies of these clients.

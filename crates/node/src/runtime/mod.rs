@@ -43,7 +43,7 @@ use quorate_storage::folder::{FolderError, FolderGuard};
 use quorate_storage::{Disk, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
-use quorate_types::{ClusterId, ReplicaId, Time};
+use quorate_types::{BundleDigest, ClientId, ClusterId, ReplicaId, Time};
 use reporter::EventReporter;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -333,7 +333,9 @@ impl Node {
                         host.client_bundle(conn, bundle);
                     }
                     _ => match client_message(clients, *cluster, conn, body, now) {
-                        Ok(answer) => answers.extend(answer),
+                        Ok(Taken::Nothing) => {}
+                        Ok(Taken::Answer(answer)) => answers.push(answer),
+                        Ok(Taken::Order(client, bundle)) => host.ask_order(conn, client, bundle),
                         Err(RefusedMessage::Ignored(reason)) => rejects.count(clients.origin(conn), reason),
                         Err(RefusedMessage::Closes(conn, reason)) => {
                             clients.close(conn);
@@ -342,7 +344,10 @@ impl Node {
                     },
                 }
             }
-            Event::ClientDown(conn) => clients.down(ConnId(conn.0)),
+            Event::ClientDown(conn) => {
+                clients.down(ConnId(conn.0));
+                host.client_gone(ConnId(conn.0));
+            }
             Event::Refused { who, why } => {
                 if let Some(often) = rejects.count_due(now, who.into(), why.reason()) {
                     tracing::warn!("connection of {who} refused: {why}{often}{}", advice(why));
@@ -406,6 +411,16 @@ const fn advice(why: Refusal) -> &'static str {
     }
 }
 
+/// The effect of a message of a client that is no bundle.
+enum Taken {
+    /// The message needs no answer.
+    Nothing,
+    /// The node answers.
+    Answer(PendingAnswer),
+    /// The replica answers a question for the order of a bundle.
+    Order(ClientId, BundleDigest),
+}
+
 /// The effect of a refused message of a client.
 enum RefusedMessage {
     /// The message is only counted.
@@ -421,19 +436,25 @@ fn client_message(
     conn: ConnId,
     body: &[u8],
     now: Time,
-) -> Result<Option<PendingAnswer>, RefusedMessage> {
+) -> Result<Taken, RefusedMessage> {
     let close = |reason| Err(RefusedMessage::Closes(conn, reason));
     match FromClient::from_bytes(body) {
         Ok(FromClient::Hello { version, .. }) if version != VERSION => close("another wire version"),
         Ok(FromClient::Hello { cluster: meant, .. }) if meant != cluster => close("another cluster"),
-        Ok(FromClient::Hello { .. }) if clients.greet(conn) => Ok(Some(PendingAnswer::Hello(conn))),
+        Ok(FromClient::Hello { .. }) if clients.greet(conn) => Ok(Taken::Answer(PendingAnswer::Hello(conn))),
         Ok(FromClient::Hello { .. }) => close("second hello"),
         Ok(_) if !clients.is_greeted(conn) => close("no hello"),
         Ok(FromClient::Attach(wanted)) => {
             clients.attach(conn, &wanted).map_err(|conn| RefusedMessage::Closes(conn, "too many clients"))?;
-            Ok(None)
+            Ok(Taken::Nothing)
         }
-        Ok(FromClient::Status) if clients.may_ask_status(conn, now) => Ok(Some(PendingAnswer::Status(conn))),
+        Ok(FromClient::AskOrder { client, bundle }) if clients.may_ask_order(conn, now) => {
+            Ok(Taken::Order(client, bundle))
+        }
+        Ok(FromClient::AskOrder { .. }) => Err(RefusedMessage::Ignored("order asked too often")),
+        Ok(FromClient::Status) if clients.may_ask_status(conn, now) => {
+            Ok(Taken::Answer(PendingAnswer::Status(conn)))
+        }
         Ok(FromClient::Status) => Err(RefusedMessage::Ignored("status asked too often")),
         // The host takes the bundles of greeted connections.
         Ok(FromClient::Bundle { .. }) | Err(_) => close("malformed message"),

@@ -8,8 +8,8 @@ use quorate_host::Outgoing;
 use quorate_net::reactor::{ConnId as NetConn, Reactor, SendError};
 use quorate_replica::{ConnId, FrameSource};
 use quorate_types::codec::Wire as _;
-use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BundleDigest, ClientId, FrameBody, Kind, ReplicaId, ReplyBundle, Time};
+use quorate_types::wire::{FromReplica, Lane, NoOrder, Refusal};
+use quorate_types::{BundleDigest, ClientId, FrameBody, Kind, OrderProof, ReplicaId, ReplyBundle, Time};
 
 /// The output of one turn: the reactor, the table of clients and the counts of refusals.
 pub(super) struct NodeOutput<'a> {
@@ -109,6 +109,21 @@ impl Outgoing for NodeOutput<'_> {
         self.send_client(conn, &FromReplica::Refused { client: *client, bundle, why });
     }
 
+    fn order(
+        &mut self,
+        conn: ConnId,
+        client: &ClientId,
+        bundle: BundleDigest,
+        answer: Result<Box<OrderProof>, NoOrder>,
+    ) {
+        let client = *client;
+        let message = match answer {
+            Ok(proof) => FromReplica::Order { client, bundle, proof },
+            Err(why) => FromReplica::NoOrder { client, bundle, why },
+        };
+        self.send_client(conn, &message);
+    }
+
     fn flush(&mut self) {
         self.net.flush(self.now);
     }
@@ -163,6 +178,7 @@ impl Outgoing for EarlyOutput {
     fn reply_to(&mut self, _: ConnId, _: &ClientId, _: &ReplyBundle) {}
     fn proven(&mut self, _: ConnId, _: &ClientId) {}
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
+    fn order(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Result<Box<OrderProof>, NoOrder>) {}
     fn flush(&mut self) {}
     fn rejected(&mut self, _: FrameSource, _: Kind, _: &'static str, _: bool) {}
     fn urgent(&mut self, peer: Option<ReplicaId>) {

@@ -19,7 +19,7 @@ use quorate_consensus::{
     Past, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
-    BlockId, Committee, Digest, Floors, Height, Kind, PayloadId, ReplicaId, Time, View, quorum,
+    BlockId, Committee, Digest, Floors, Height, Kind, OrderChain, PayloadId, ReplicaId, Time, View, quorum,
 };
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -121,6 +121,8 @@ pub trait Form: Debug + Sized + Send + 'static {
     /// State of this form alone.
     type State: Debug + Send;
 
+    /// Whether [`Form::order_chain`] returns evidence.
+    const PROVES_ORDER: bool = false;
     /// Returns the attacks on this form.
     const ATTACKS: &'static [AttackEntry];
 
@@ -183,6 +185,12 @@ pub trait Form: Debug + Sized + Send + 'static {
     fn resume(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>);
     /// Takes over a block that was decided without this replica's own rules.
     fn adopt(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, tip: Tip);
+
+    /// Returns evidence that a decided block is committed; see [`Protocol::order_chain`].
+    fn order_chain(replica: &UniqueChain<Self>, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        let _ = (replica, committee, block);
+        None
+    }
 }
 
 /// State of the current round. A change of the round replaces it.
@@ -264,6 +272,7 @@ pub(super) struct Served {
 
 impl<F: Form> Protocol for UniqueChain<F> {
     const SPEC: Spec = F::SPEC;
+    const PROVES_ORDER: bool = F::PROVES_ORDER;
     type Message = MessageOf<F>;
     type Timer = Timer;
     type Record = UniqueRecord<F::Entry, F::Fact>;
@@ -396,6 +405,10 @@ impl<F: Form> Protocol for UniqueChain<F> {
             view_changes: shown.changes,
             patience_ns: 0,
         }
+    }
+
+    fn order_chain(&self, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        F::order_chain(self, committee, block)
     }
 }
 

@@ -256,11 +256,46 @@ impl<E: Entry> EntryStore<E> {
         path.into_iter().rev().take(most).cloned().collect()
     }
 
-    /// Moves the committed entry on, and forgets what is far below it.
+    /// Returns the accepted entries of a chain from `id` upwards, up to the first one with which `needed` distinct authors
+    /// have signed. `None` where no such chain is kept.
+    pub(super) fn path_up(&self, id: Digest, needed: usize) -> Option<Vec<&Framed<E>>> {
+        let first = self.get(id)?.entry.place();
+        // The authors from `id` up to each entry above it. Parents have lower rounds, so they come first.
+        let mut authors_up_to: BTreeMap<Digest, ReplicaSet> = BTreeMap::new();
+        for (_, at) in self.by_round.range((first.round, first.id)..) {
+            let Some(Kept { frame, accepted: true, .. }) = self.kept.get(at) else { continue };
+            let below = authors_up_to.get(&frame.entry.parent().id).copied();
+            let Some(mut authors) = below.or((*at == id).then_some(ReplicaSet::EMPTY)) else { continue };
+            authors.insert(frame.entry.author());
+            if authors.len() >= needed {
+                return Some(self.path_between(id, *at));
+            }
+            authors_up_to.insert(*at, authors);
+        }
+        None
+    }
+
+    /// Returns the kept entries from `low` up to its descendant `high`.
+    fn path_between(&self, low: Digest, high: Digest) -> Vec<&Framed<E>> {
+        let (mut path, mut at) = (Vec::new(), high);
+        while let Some(frame) = self.get(at) {
+            path.push(frame);
+            if at == low {
+                break;
+            }
+            at = frame.entry.parent().id;
+        }
+        path.reverse();
+        path
+    }
+
+    /// Moves the committed entry on, and forgets what is far below it. The entries that are committed now stay until the next
+    /// commit, however far below they are: the host asks for their evidence.
     pub(super) fn commit(&mut self, base: EntryRef) {
         if base.round <= self.base.round {
             return;
         }
+        let served = base.round.minus(SERVED_ROUNDS).min(self.base.round);
         self.base = base;
         if self.tip.round < base.round {
             self.tip = base;
@@ -268,7 +303,6 @@ impl<E: Entry> EntryStore<E> {
         self.first = self.first.split_off(&base.round.next());
         self.alternates = self.alternates.split_off(&base.round.next());
         self.wanted.retain(|_, round| *round > base.round);
-        let served = base.round.minus(SERVED_ROUNDS);
         while let Some((round, id)) = self.by_round.first().copied()
             && round < served
         {
@@ -282,5 +316,98 @@ impl<E: Entry> EntryStore<E> {
         for id in dead.map(|(_, id)| *id).collect::<Vec<Digest>>() {
             self.drop_entry(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::apollo::Proposal;
+    use super::*;
+    use quorate_types::{Block, BlockId, Height, PayloadId};
+
+    /// A chain in the store: entries with their rounds and authors.
+    struct Chain {
+        store: EntryStore<Proposal>,
+        tip: EntryRef,
+        height: Height,
+    }
+
+    impl Chain {
+        fn new() -> Self {
+            Self { store: EntryStore::new(EntryRef::GENESIS), tip: EntryRef::GENESIS, height: Height::ZERO }
+        }
+
+        /// Adds an accepted entry on `parent`.
+        fn add_on(&mut self, parent: EntryRef, round: u64, author: u16) -> EntryRef {
+            let block = Block {
+                parent: BlockId(parent.id),
+                height: self.height.next(),
+                view: View(round),
+                proposer: ReplicaId(author),
+                time_ns: 0,
+                payload: PayloadId::ZERO,
+                extra: Digest::ZERO,
+            };
+            let entry = Proposal { block, parent_round: parent.round };
+            let place = entry.place();
+            let frame = Framed { entry, skips: Vec::new(), signature: Signature([1; 64]) };
+            self.store.keep(frame, ReplicaId(author));
+            self.store.accept(place.id);
+            place
+        }
+
+        fn add(&mut self, round: u64, author: u16) -> EntryRef {
+            self.tip = self.add_on(self.tip, round, author);
+            self.height = self.height.next();
+            self.tip
+        }
+
+        /// Returns the rounds of the evidence for an entry.
+        fn rounds_up(&self, from: EntryRef, needed: usize) -> Option<Vec<u64>> {
+            let path = self.store.path_up(from.id, needed)?;
+            Some(path.iter().map(|frame| frame.entry.round().0).collect())
+        }
+    }
+
+    #[test]
+    fn path_up_ends_with_the_last_missing_author() {
+        let mut chain = Chain::new();
+        let one = chain.add(1, 0);
+        let two = chain.add(4, 0);
+        chain.add(5, 1);
+        chain.add(7, 0);
+        assert_eq!(chain.rounds_up(one, 2), Some(vec![1, 4, 5]));
+        assert_eq!(chain.rounds_up(two, 2), Some(vec![4, 5]));
+        assert_eq!(chain.rounds_up(two, 3), None, "authors are counted, not rounds");
+        chain.add(9, 2);
+        assert_eq!(chain.rounds_up(two, 3), Some(vec![4, 5, 7, 9]));
+    }
+
+    /// A branch that nobody has extended far enough proves nothing.
+    #[test]
+    fn path_up_follows_the_branch_with_enough_authors() {
+        let mut chain = Chain::new();
+        let one = chain.add(1, 0);
+        for _ in 0..4 {
+            // Distinct entries: the height is no part of the parent.
+            chain.height = chain.height.next();
+            chain.add_on(one, 4, 0);
+        }
+        chain.add(5, 1);
+        assert_eq!(chain.rounds_up(one, 2), Some(vec![1, 5]));
+    }
+
+    #[test]
+    fn entries_that_are_committed_now_keep_their_evidence() {
+        let mut chain = Chain::new();
+        let low = chain.add(1, 0);
+        let high = chain.add(SERVED_ROUNDS * 3, 1);
+        chain.add(SERVED_ROUNDS * 3 + 1, 2);
+        chain.store.commit(high);
+        assert!(chain.rounds_up(low, 2).is_some() && chain.rounds_up(high, 2).is_some());
+        let next = chain.tip;
+        chain.store.commit(next);
+        assert!(chain.rounds_up(low, 2).is_none(), "it is far below");
+        assert!(chain.rounds_up(high, 2).is_some());
     }
 }

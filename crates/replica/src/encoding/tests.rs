@@ -11,11 +11,12 @@ use quorate_crypto::AggregateSignature;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::rng::Rng;
-use quorate_types::wire::{Lane, Refusal};
+use quorate_types::wire::{Lane, NoOrder, Refusal};
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, Digest, Executed,
-    ExecutedBundle, Floors, FullBlock, Height, Incarnation, Kind, LogEntry, Mark, Payload, PayloadId,
-    ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle, SessionId, Signature, Statement, Time, View,
+    ExecutedBundle, Floors, FullBlock, Height, Incarnation, Kind, LogEntry, Mark, OrderChain, OrderProof,
+    Payload, PayloadId, ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle, SessionId, Signature,
+    SignedBlock, Statement, Time, View,
 };
 use std::sync::Arc;
 
@@ -73,6 +74,7 @@ fn entry() -> Entry {
         exam_params: |_, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
         synchrony: |_| Ok(None),
         pace: |_| Ok(None),
+        proves_order: false,
     }
 }
 
@@ -211,6 +213,10 @@ impl Draw {
         });
         let evicted = self.list(3, Self::session);
         Executed { height: self.height(), bundles, evicted, state: self.option(Self::digest) }
+    }
+    fn order_proof(&mut self) -> OrderProof {
+        let links = self.list(4, |d| SignedBlock { block: d.block(), signature: d.signature() });
+        OrderProof { payload: self.payload(), chain: OrderChain::Blocks(links) }
     }
     fn reply(&mut self) -> ReplyBundle {
         ReplyBundle {
@@ -386,6 +392,8 @@ impl Each for Input {
         10 => Self::Kept(_) => Self::Kept(d.height()),
         11 => Self::Rolled => Self::Rolled,
         12 => Self::Unchecked(_) => Self::Unchecked(d.list(5, Draw::replica).into_iter().collect()),
+        13 => Self::AskOrder { .. } => Self::AskOrder { conn: ConnId(d.u64()), client: d.client(), bundle: BundleDigest(d.digest()) },
+        14 => Self::Disconnected(_) => Self::Disconnected(ConnId(d.u64())),
     }
 }
 
@@ -404,6 +412,7 @@ impl Each for Output {
         9 => Self::Urgent(_) => Self::Urgent(d.option(Draw::replica)),
         10 => Self::Stop(_) => Self::Stop(Alarm::one(d)),
         11 => Self::Trace(_) => Self::Trace(Note { what: d.name(), view: d.view(), height: d.height() }),
+        12 => Self::Order { .. } => Self::Order { conn: ConnId(d.u64()), client: d.client(), bundle: BundleDigest(d.digest()), answer: Ok(Box::new(d.order_proof())) },
     }
 }
 
@@ -447,6 +456,10 @@ fn outputs(d: &mut Draw) -> Vec<Output> {
     for why in Reject::each(d) {
         all.push(Output::Rejected { from: d.replica(), kind: d.kind(), why });
     }
+    for why in NoOrder::ALL {
+        let (client, bundle) = (d.client(), BundleDigest(d.digest()));
+        all.push(Output::Order { conn: ConnId(1), client, bundle, answer: Err(why) });
+    }
     all.extend(Alarm::each(d).into_iter().map(Output::Stop));
     all
 }
@@ -480,6 +493,11 @@ fn same(a: &Input, b: &Input) -> bool {
         (Input::Kept(a), Input::Kept(b)) => a == b,
         (Input::Rolled, Input::Rolled) => true,
         (Input::Unchecked(a), Input::Unchecked(b)) => a == b,
+        (
+            Input::AskOrder { conn, client, bundle },
+            Input::AskOrder { conn: other, client: theirs, bundle: others },
+        ) => conn == other && client == theirs && bundle == others,
+        (Input::Disconnected(a), Input::Disconnected(b)) => a == b,
         _ => false,
     }
 }

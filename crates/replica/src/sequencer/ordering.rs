@@ -90,6 +90,7 @@ impl Replica {
             self.persist_block(id);
             self.outbox.persist(LogEntry::Decided { height, id }, &mut self.out);
             self.sequencer.issue(height);
+            self.show_decided(height, id);
             self.hand_over(full);
         }
     }

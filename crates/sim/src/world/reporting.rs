@@ -93,6 +93,9 @@ impl FrameReader<'_> {
             }
             Ok(FromClient::Hello { .. }) => EventDetails::kind("hello"),
             Ok(FromClient::Status) => EventDetails::kind("status"),
+            Ok(FromClient::AskOrder { bundle, .. }) => {
+                EventDetails::kind("ask-order").about(bundle.0.short()).and("asks for a proof of its order")
+            }
             Err(_) => EventDetails::kind("unknown").and(&format!("{} bytes", message.len())),
         }
     }
@@ -114,6 +117,13 @@ impl FrameReader<'_> {
             }
             Ok(FromReplica::Refused { bundle, why, .. }) => {
                 EventDetails::kind("refusal").about(bundle.0.short()).and(&format!("{why:?}"))
+            }
+            Ok(FromReplica::Order { bundle, proof, .. }) => {
+                let height = proof.chain.block().map(|block| block.height);
+                EventDetails::kind("order").at(None, height).about(bundle.0.short()).and("is proved")
+            }
+            Ok(FromReplica::NoOrder { bundle, why, .. }) => {
+                EventDetails::kind("no-order").about(bundle.0.short()).and(why.text())
             }
             Ok(other) => EventDetails::kind("other").and(&shortened(&format!("{other:?}"))),
             Err(_) => EventDetails::kind("unknown").and(&format!("{} bytes", message.len())),

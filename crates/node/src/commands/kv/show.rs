@@ -5,6 +5,7 @@ use crate::commands::escape::{escaped, text};
 use crate::exit::Failure;
 use crate::out;
 use quorate_app::{KvOp, KvResult};
+use quorate_client::driver::Ordered;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -78,6 +79,22 @@ pub(super) fn to_json(op: &KvOp<'_>, result: &KvResult) -> Value {
         (_, KvResult::Absent | KvResult::Padding(_) | KvResult::Error(_)) => Value::Null,
     };
     json!({ "kind": kind, "key": text(key), "result": result })
+}
+
+/// Returns the place of an operation as text.
+pub(super) fn order(ordered: &Ordered) -> String {
+    let Ordered { position, by } = ordered;
+    format!(
+        "ordered at height {}, place {}; proved by one replica ({by}), without a result",
+        position.height, position.index
+    )
+}
+
+/// Returns `{"height", "place", "block", "by"}`.
+pub(super) fn order_json(ordered: &Ordered) -> Value {
+    let Ordered { position, by } = ordered;
+    let block = position.block.to_string();
+    json!({ "height": position.height.0, "place": position.index, "block": block, "by": by.0 })
 }
 
 /// Returns `{"kind": "scan", "entries": [{"key", "value"}]}`.

@@ -182,3 +182,21 @@ fn json_has_the_form_of_a_history() {
     let entries = vec![(b"a".to_vec(), b"1".to_vec())];
     assert_eq!(scan_json(&entries).to_string(), r#"{"entries":[{"key":"a","value":"1"}],"kind":"scan"}"#);
 }
+
+#[test]
+fn order_is_for_operations_that_change_the_store() {
+    for (line, is_read) in [
+        ("put k v", false),
+        ("del k", false),
+        ("incr k", false),
+        ("cas k old new", false),
+        ("get k", true),
+        ("scan", true),
+    ] {
+        let words = ["kv", "--order"].into_iter().chain(line.split_whitespace());
+        let args = Cli::try_parse_from(words).unwrap().args;
+        assert!(args.order);
+        let inputs = inputs(&args.action, b"").unwrap();
+        assert_eq!(Request::of(&args.action, &inputs).is_read(), is_read, "{line}");
+    }
+}

@@ -12,7 +12,10 @@ use super::proposal::{NoFact, NoMessage, Proposal};
 use quorate_consensus::parts::chain::{Below, Tip};
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{AttackEntry, Figures, Healed, Ready, Reject, Seal, Spec, To};
-use quorate_types::{Block, BlockId, Committee, Height, Kind, ReplicaId, Time, View};
+use quorate_types::limits::ORDER_LINKS_MAX;
+use quorate_types::{
+    Block, BlockId, Committee, Height, Kind, OrderChain, ReplicaId, SignedBlock, Time, View,
+};
 
 /// Marker type of Apollo.
 #[derive(Debug)]
@@ -22,6 +25,7 @@ impl Form for Apollo {
     const SPEC: Spec = SPEC;
     const FIGURES: Figures = figures::APOLLO;
     const ATTACKS: &'static [AttackEntry] = &[];
+    const PROVES_ORDER: bool = true;
     type Entry = Proposal;
     type Message = NoMessage;
     type Fact = NoFact;
@@ -172,6 +176,15 @@ impl Form for Apollo {
         replica.chain.commit(tip);
         replica.committed_by = None;
         replica.adopt_base(cx, EntryRef { round: tip.view, id: tip.id.0 });
+    }
+
+    /// §10: signed headers from the block upwards, until f + 1 distinct leaders have signed.
+    fn order_chain(replica: &UniqueChain<Self>, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        let path = replica.entries.path_up(block.0, committee.weak())?;
+        let links = path
+            .iter()
+            .map(|frame| SignedBlock { block: frame.entry.block.clone(), signature: frame.signature });
+        (path.len() <= ORDER_LINKS_MAX).then(|| OrderChain::Blocks(links.collect()))
     }
 }
 
