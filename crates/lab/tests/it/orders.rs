@@ -3,7 +3,6 @@
 use crate::common::Cluster;
 use crate::support::{Ran, quorate};
 use quorate_client::OrderVerifier;
-use quorate_crypto::Scheme;
 use quorate_sim::{Op, Settings, Survives, World, secs};
 use quorate_types::wire::{FromClient, FromReplica, NoOrder};
 use quorate_types::{BundleDigest, Height, ReplicaId, Wire as _};

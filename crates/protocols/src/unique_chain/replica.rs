@@ -37,7 +37,7 @@ pub(super) type MessageOf<F> = UniqueMessage<<F as Form>::Entry, <F as Form>::Me
 const FLOOR_STEP: u64 = 64;
 
 /// Windows above the stable checkpoint in which blocks carry requests.
-const WINDOWS: u64 = 4;
+const WINDOWS: u64 = 2;
 /// Proofs that a peer receives in a Δ because it is behind.
 const PROOFS_MAX: u32 = 4;
 /// Entries that a peer receives in a Δ. An honest peer may lack one in each round of a Byzantine author.
