@@ -114,10 +114,17 @@ impl CBlocks {
         self.kept.get(&id).map(|kept| &kept.signed)
     }
 
-    /// Returns the kept children of a block in an instance.
-    pub(super) fn children(&self, parent: BlockId, anchor: Digest) -> impl Iterator<Item = BlockId> {
+    /// Returns the kept children of a block in an instance, at the next height.
+    pub(super) fn children(
+        &self,
+        (height, parent): (Height, BlockId),
+        anchor: Digest,
+    ) -> impl Iterator<Item = BlockId> {
         let children = self.children.get(&parent).into_iter().flatten().copied();
-        children.filter(move |id| self.get(*id).is_some_and(|signed| signed.body.anchor == anchor))
+        children.filter(move |id| {
+            let body = self.get(*id).map(|signed| &signed.body);
+            body.is_some_and(|body| body.anchor == anchor && body.block.height == height.next())
+        })
     }
 
     /// Notes that a block is asked for because a vote of this round names it.

@@ -150,17 +150,22 @@ impl UniqueChain<Artemis> {
         if height <= self.voted_height() {
             return Err(Reject::Stale);
         }
-        let Some(instance) = self.state.blocks.instances.get_mut(&anchor) else {
+        let Some(instance) = self.state.blocks.instances.get(&anchor) else {
             self.state.blocks.keep_early(link, signed, is_direct);
             return Err(Reject::Early);
         };
         if block.view != instance.view {
             return Err(Reject::Invalid("block of another view than its anchor opens"));
         }
+        let below = self.state.blocks.get(parent).map(|signed| signed.body.block.height);
+        if below.is_some_and(|below| below.next() != height) {
+            return Err(Reject::Invalid("block that leaves out heights"));
+        }
         if height > instance.best.0.plus(HEIGHTS_AHEAD) {
             return Err(Reject::Early);
         }
         // A8. §5: two blocks for one slot are evidence, and noticed before bodies.
+        let Some(instance) = self.state.blocks.instances.get_mut(&anchor) else { return Err(Reject::Early) };
         let first = *instance.first.entry(height).or_insert(id);
         if first != id {
             self.keep_evidence(anchor, first, &signed);
@@ -216,7 +221,7 @@ impl UniqueChain<Artemis> {
         loop {
             let Some(instance) = self.state.blocks.instances.get(&anchor) else { return };
             let (height, best) = instance.best;
-            let mut children = self.state.blocks.children(best, anchor);
+            let mut children = self.state.blocks.children((height, best), anchor);
             let next = children.find(|id| self.is_complete(cx, *id));
             drop(children);
             let Some(next) = next else { break };
