@@ -24,7 +24,7 @@ pub enum Apollo {}
 impl Form for Apollo {
     const SPEC: Spec = SPEC;
     const FIGURES: Figures = figures::APOLLO;
-    const ATTACKS: &'static [AttackEntry] = &[];
+    const ATTACKS: &'static [AttackEntry] = super::attacks::ATTACKS;
     const PROVES_ORDER: bool = true;
     type Entry = Proposal;
     type Message = NoMessage;

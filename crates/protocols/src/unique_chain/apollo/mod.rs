@@ -8,12 +8,36 @@
 //! |---|---|---|---|---|
 //! | synchrony | n ≥ 2f + 1 | none; `quorum::weak` for skip certificates | (f + 1) δ, a block every δ | Bhat, Bandarupalli, Bagchi, Kate, Reiter: The Unique Chain Rule and its Applications, FC 2023, ePrint 2021/180 |
 //!
-//! The flow, the rules and the fault path are those of [`unique_chain`](super), with a block for an entry and a leader for an
-//! author. This folder has the block as an entry, and the proposal.
+//! ## Flow
+//! ```text
+//! leader of r    PROPOSE b(r) on b(r-1) ─┬─▶ all: accept b(r), commit b(r-f)
+//! others                                 └─▶ RELAY to the leader of r + 1 ─▶ PROPOSE b(r+1) …   (2n - 3 messages a block)
+//! ```
+//! A block is an entry of [`unique_chain`](super), and a leader is its author. Golden scripts: `scripts/` of `unique_chain`.
 //!
-//! A leader proposes as soon as requests wait, at once while its chain has requests that are not committed, and after τ in any
-//! case (§5).
+//! ## Rules
+//! | id | paper | says | handler | test |
+//! |---|---|---|---|---|
+//! | A1 | §5 | a leader proposes once, on its tip, with the skip certificates since; at once if requests wait or its chain has uncommitted ones | `form::speak` | `a1_*` |
+//! | A2 | §5, §20 | an idle leader proposes an empty block after τ | `form::speak` | `a2_*` |
+//! | A3 | §4 | a block extends its parent by one height | `form::judge` | `a3_*` |
+//! | A4 | §6 | the wait is 4 Δ + τ | `form::round_ns` | `a4_*` |
+//! | A5 | §21 | the time to recover is bounded | `form::recovery` | `a5_*` |
+//!
+//! ## Invariants
+//! Those of [`unique_chain`](super).
+//!
+//! ## What survives a crash
+//! The records of [`unique_chain`](super): the last own proposal · before it leaves; accepted blocks · with it.
+//!
+//! ## Deviations from the paper
+//! - Those of [`unique_chain`](super).
+//! - A leader with a full window proposes empty blocks, which commit the earlier ones.
+//!
+//! ## Not here
+//! See [`unique_chain`](super).
 
+mod attacks;
 mod form;
 mod proposal;
 #[cfg(test)]

@@ -1,0 +1,101 @@
+//! U11, U12 and U17: commits, conflicts and alarms.
+
+use super::*;
+
+#[test]
+fn u11_entry_of_f_plus_1_distinct_leaders_commits_its_ancestor() {
+    let blocks = chain(1, GENESIS, 4);
+    let mut bench = Bench::new();
+    bench.grow(&blocks[..2]);
+    assert_eq!(bench.committed(), []);
+    bench.grow(&blocks[2..3]);
+    assert_eq!(bench.committed(), [id(&blocks[0])], "three leaders of five");
+    bench.propose(&blocks[3]);
+    assert_eq!(bench.committed(), [id(&blocks[1])]);
+}
+
+/// Pitfall 3: leaders are counted, not rounds.
+#[test]
+fn u11_leader_that_comes_again_counts_once() {
+    // Only leaders 0 and 1 have entries: rounds 1, 2, 6, 7, 11.
+    let mut on = GENESIS;
+    let mut bench = Bench::new();
+    let mut blocks = Vec::new();
+    for round in [1, 2, 6, 7, 11] {
+        let block = entry(round, on, round);
+        on = tip(&block);
+        blocks.push(block);
+    }
+    for block in &blocks {
+        bench.take(block.block.proposer.0, proposal(block));
+    }
+    assert_eq!((bench.tip(), bench.committed()), (id(&blocks[4]), vec![]));
+    let third = entry(13, on, 13);
+    bench.take(2, proposal(&third));
+    assert_eq!(bench.committed(), [id(&blocks[3])], "the last one below leaders 0, 1 and 2");
+}
+
+#[test]
+fn u11_ancestors_are_committed_with_an_entry() {
+    let blocks = chain(1, GENESIS, 4);
+    let mut bench = Bench::new();
+    bench.lack_bodies();
+    for block in &blocks {
+        let _ = bench.deliver(0, relay(block.block.view.0 + 1, Some(block)));
+    }
+    let all: Vec<_> = blocks[..3].iter().map(frame).collect();
+    let _ = bench.deliver(0, UniqueMessage::Entries { entries: all });
+    for block in blocks.iter().rev() {
+        bench.replica.ready(id(block), quorate_consensus::Ready::Valid);
+    }
+    assert_eq!(bench.tip(), id(&blocks[3]));
+    assert_eq!(bench.committed().last(), Some(&id(&blocks[1])));
+    assert_eq!(bench.replica.status().committed, Height(2));
+}
+
+#[test]
+fn u11_empty_blocks_are_committed_together() {
+    let mut bench = Bench::running(0);
+    let (mut on, mut committed) = (GENESIS, Vec::new());
+    for round in 1..=12 {
+        if leads(round) == r(0) {
+            bench.skip(bench_tip(&bench).as_ref());
+            continue;
+        }
+        let block = empty(round, on);
+        on = tip(&block);
+        bench.grow(std::slice::from_ref(&block));
+        committed.extend(bench.committed().into_iter().map(|_| bench.replica.status().committed.0));
+    }
+    assert_eq!(committed, Vec::<u64>::new());
+    for round in 13..=15 {
+        let block = empty(round, on);
+        on = tip(&block);
+        bench.grow(std::slice::from_ref(&block));
+    }
+    assert_eq!(bench.replica.status().committed, Height(8));
+}
+
+fn bench_tip(bench: &Bench) -> Option<Proposal> {
+    let entries = &bench.replica.protocol().entries;
+    entries.get(entries.tip().id).map(|frame| frame.entry.clone())
+}
+
+/// §12: near misses predict that an honest round will be skipped.
+#[test]
+fn u17_entry_soon_after_the_own_blame_is_a_doubt() {
+    for (after, doubts) in [(delta(2), 1), (delta(2) + 1, 0)] {
+        let mut bench = Bench::new();
+        bench.pass(wait());
+        assert_eq!(bench.blames(), [1]);
+        bench.pass(after);
+        bench.grow(&[entry(1, GENESIS, 1)]);
+        assert_eq!(bench.alarms().1.len(), doubts, "{after}");
+    }
+    // An entry of another round is none.
+    let mut bench = Bench::new();
+    bench.pass(wait());
+    bench.skip(None);
+    bench.grow(&[entry(2, GENESIS, 1)]);
+    assert_eq!(bench.alarms(), (0, vec![]));
+}
