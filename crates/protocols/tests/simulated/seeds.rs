@@ -127,6 +127,8 @@ fn seed_determines_a_run_in_every_build() {
         sync-hotstuff e17e3e7c016b62c8b4f28c0107a37331a10761be39a663d71bf8a7d9b431e54c
         optsync ed5e651498e2baa1332e4550877384879f373b6d25ffc5da4ae13ae326b5a297
         sync-hotstuff-rr 965c03fca26e9dc10569e9dca524399249f4f1204217af2c8070f5efca52de15
+        apollo 543d18a328e662e51e3906456625495ebc8c8cdd4b375046b8f286bd01d31df4
+        artemis b4e008e3ee58ec2f015a948a0a79582b9bbd0f6ea4028557f1093522e4f7ca48
         echo 60f0a5328459954d13c80b88ce8e5dd4b9e3f1e1f136ce1acc9286e19da4349a
     "#]]
     .assert_eq(&hashes);
