@@ -52,7 +52,7 @@ const SOURCES: [(&[&str], &str); 5] = [
     (&["hotstuff", "jolteon", "hotstuff2"], include_str!("../../../../protocols/src/chained/params.rs")),
     (&["hotstuff"], include_str!("../../../../protocols/src/chained/hotstuff.rs")),
     (
-        &["sync-hotstuff", "optsync", "sync-hotstuff-rr"],
+        &["sync-hotstuff", "optsync", "sync-hotstuff-rr", "apollo", "artemis"],
         include_str!("../../../../consensus/src/parts/synchrony.rs"),
     ),
     (&["echo"], include_str!("../../../../protocols/src/echo/mod.rs")),
