@@ -287,7 +287,8 @@ impl Generator {
                 PoolEvent::Status(id, json) => {
                     self.statuses.insert(id, serde_json::from_str(&json).unwrap_or(Value::Null));
                 }
-                PoolEvent::Client(_, Event::Opened(_)) => {}
+                // No operation of a load asks for its order.
+                PoolEvent::Client(_, Event::Opened(_) | Event::Ordered { .. }) => {}
             }
         }
         self.events = events;
