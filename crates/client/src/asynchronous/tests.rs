@@ -41,6 +41,26 @@ fn concurrent_calls_share_bundles_and_receive_their_own_results() {
 }
 
 #[test]
+fn call_for_order_returns_the_place_that_one_replica_proves() {
+    let mut fake = Fake::start(4, LinkMode::Tls);
+    fake.behave(0, Behaviour::Wrong);
+    run(async {
+        let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
+        let call = tokio::spawn({
+            let client = client.clone();
+            async move { client.call(b"other").await }
+        });
+        assert_ne!(client.order(b"op").await.unwrap().by, ReplicaId(0));
+        assert_eq!(call.await.unwrap().unwrap(), expected(b"other"));
+        fake.info.protocol = quorate_types::ProtocolId::new("pbft");
+        let other = AsyncClient::connect(fake.info.clone(), key(2), options()).await.unwrap();
+        let refused = other.order(b"never").await;
+        assert!(matches!(refused, Err(ClientError::Submit(_))), "{refused:?}");
+    });
+    assert_eq!(fake.state().executed.len(), 2);
+}
+
+#[test]
 fn operations_are_executed_once_across_broken_connections() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut info = fake.info.clone();

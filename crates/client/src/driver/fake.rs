@@ -2,13 +2,15 @@
 //! each replica.
 
 use crate::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
+use crate::order::fixture::{Signers, links};
 use quorate_crypto::{Scheme, VerifyKey, bundle_preimage};
 use quorate_net::{LinkKey, Session as Channel, tls};
 use quorate_types::codec::Wire;
-use quorate_types::wire::{FromClient, FromReplica, NoOrder, Refusal, VERSION};
+use quorate_types::rng::Rng;
+use quorate_types::wire::{FromClient, FromReplica, Refusal, VERSION};
 use quorate_types::{
     Authenticator, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, ClientAuth, ClientId, ClusterId,
-    Digest, Height, Outcome, ProtocolId, PublicKey, ReplicaId, ReplyBundle, SessionId, View,
+    Digest, Height, Outcome, PublicKey, ReplicaId, ReplyBundle, SessionId, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IoSlice, Read};
@@ -46,6 +48,8 @@ pub(crate) struct State {
     /// Number of connections ever made, by replica.
     pub(crate) accepted: Vec<usize>,
     cluster: ClusterInfo,
+    /// The keys with which all replicas show proofs of order.
+    signers: Signers,
     over: bool,
 }
 
@@ -68,14 +72,17 @@ impl Fake {
     pub(crate) fn start(n: usize, links: LinkMode) -> Self {
         let keys: Vec<LinkKey> = (0..n).map(|i| link_key(i as u8)).collect();
         let listeners: Vec<TcpListener> = (0..n).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let replicas = keys.iter().zip(&listeners).map(|(key, listener)| ReplicaInfo {
-            sign: key.public(),
+        let cluster = ClusterId(Digest([8; 32]));
+        let signers = Signers::new(cluster, n as u8, 1);
+        let replicas = keys.iter().zip(&listeners).zip(&signers.committee.members);
+        let replicas = replicas.map(|((key, listener), member)| ReplicaInfo {
+            sign: member.sign,
             link: key.public(),
             address: listener.local_addr().unwrap(),
         });
         let info = ClusterInfo {
-            cluster: ClusterId(Digest([8; 32])),
-            protocol: ProtocolId::new("fake"),
+            cluster,
+            protocol: signers.committee.protocol,
             f: 1,
             client_auth: ClientAuth::Signature,
             limits: BodyLimits::default(),
@@ -95,6 +102,7 @@ impl Fake {
             connections: Vec::new(),
             accepted: vec![0; n],
             cluster: info.clone(),
+            signers,
             over: false,
         }));
         for ((replica, key), listener) in keys.into_iter().enumerate().zip(listeners) {
@@ -254,9 +262,13 @@ impl State {
                 }
             }
             FromClient::Attach(clients) => connection.attached.extend(clients),
+            FromClient::AskOrder { .. } if self.behaviours[replica] == Behaviour::Silent => {}
             FromClient::AskOrder { client, bundle } => {
-                let why = NoOrder::NoProofs;
-                connection.send(&FromReplica::NoOrder { client, bundle, why });
+                let mut proof = Box::new(self.signers.proof(&mut Rng::new(1), bundle));
+                if self.behaviours[replica] != Behaviour::Honest {
+                    links(&mut proof)[0].signature.0[3] ^= 1;
+                }
+                connection.send(&FromReplica::Order { client, bundle, proof });
             }
             FromClient::Status if self.behaviours[replica] == Behaviour::Silent => {}
             FromClient::Status => connection.send(&FromReplica::Status(format!("{{\"id\":{replica}}}"))),

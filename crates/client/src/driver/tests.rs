@@ -5,7 +5,7 @@ use crate::core::Answer;
 use quorate_crypto::Scheme;
 use quorate_types::codec::Wire;
 use quorate_types::wire::VERSION;
-use quorate_types::{ClusterId, PublicKey};
+use quorate_types::{ClusterId, ProtocolId, PublicKey};
 
 /// The longest time that a test waits for an event.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -75,6 +75,28 @@ fn calls_return_their_results() {
         assert!(matches!(client.call(&too_large), Err(ClientError::Submit(SubmitError::TooLarge { .. }))));
         assert_eq!(client.call(b"after").unwrap(), answer(b"after"));
     }
+}
+
+/// Replica 0 is asked first, and shows a bad proof.
+#[test]
+fn call_for_order_returns_the_place_that_one_replica_proves() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut client = client(&fake);
+    client.call(b"before").unwrap();
+    fake.behave(0, Behaviour::Wrong);
+    let ordered = client.order(b"op").unwrap();
+    assert_ne!(ordered.by, ReplicaId(0));
+    assert_eq!(client.call(b"after").unwrap(), answer(b"after"));
+    let executed = fake.state().executed.clone();
+    assert_eq!(executed, [b"before".to_vec(), b"op".to_vec(), b"after".to_vec()]);
+    let mut info = fake.info.clone();
+    info.protocol = ProtocolId::new("pbft");
+    let mut other = Client::connect(info, key(1), options()).unwrap();
+    let refused = other.order(b"never");
+    let expected = SubmitError::NoOrder(OrderError::NoProofs);
+    assert!(matches!(&refused, Err(ClientError::Submit(why)) if *why == expected), "{refused:?}");
+    assert_eq!(other.call(b"next").unwrap(), answer(b"next"));
+    assert!(!fake.state().executed.contains(&b"never".to_vec()));
 }
 
 #[test]
