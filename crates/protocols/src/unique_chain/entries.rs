@@ -45,9 +45,12 @@ impl<F: Form> UniqueChain<F> {
         link: ReplicaId,
         origin: Origin,
     ) -> Result<(), Reject> {
-        let place = frame.entry.place();
-        if place.round <= self.entries.base().round || self.entries.is_accepted(place) {
+        let (place, base) = (frame.entry.place(), self.entries.base());
+        if place.round < base.round || self.entries.is_accepted(place) {
             return Err(Reject::Stale);
+        }
+        if place.round == base.round {
+            return self.take_rival(cx, frame, link);
         }
         if self.entries.contains(place.id) {
             self.fetch(cx, place.id, link, origin);
@@ -62,8 +65,29 @@ impl<F: Form> UniqueChain<F> {
         F::learn(cx, &frame.entry);
         self.entries.keep(frame, link);
         self.accept_from(cx, place.id);
-        if !self.entries.is_accepted(place) {
+        if !self.entries.is_accepted(place) && !self.is_stopped_by_conflict(cx, place.id) {
             self.fetch(cx, place.id, link, origin);
+        }
+        Ok(())
+    }
+
+    /// U12. Keeps another entry of the committed one's round, if it is asked for: entries above it may prove that safety is
+    /// broken. It is never accepted.
+    fn take_rival(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        frame: FramedOf<F>,
+        link: ReplicaId,
+    ) -> Result<(), Reject> {
+        let id = frame.entry.id();
+        if self.entries.contains(id) || !self.entries.is_wanted(id) {
+            return Err(Reject::Stale);
+        }
+        self.entries.keep(frame, link);
+        for id in self.entries.pending() {
+            if self.is_stopped_by_conflict(cx, id) {
+                break;
+            }
         }
         Ok(())
     }
@@ -108,7 +132,7 @@ impl<F: Form> UniqueChain<F> {
         if self.inbox.far.get(&link).is_none_or(|known| known.entry.round() < round) {
             let parent = frame.entry.parent();
             self.inbox.far.insert(link, frame);
-            self.ask_for_path(cx, parent.id, round, link);
+            self.ask_for_path(cx, parent, round, link);
         }
         Err(Reject::Early)
     }
@@ -175,7 +199,7 @@ impl<F: Form> UniqueChain<F> {
             cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
         }
         self.note_near_miss(cx, entry);
-        if self.is_stopped_by_conflict(cx, entry) {
+        if self.is_stopped_by_conflict(cx, place.id) {
             return;
         }
         self.try_commit(cx, place);
@@ -192,15 +216,30 @@ impl<F: Form> UniqueChain<F> {
         }
     }
 
-    /// U12. §12: a valid chain whose tip is above the committing entry misses the committed block: safety is broken, and the
-    /// replica stops.
-    fn is_stopped_by_conflict(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) -> bool {
-        let conflicts = self.committed_by.is_some_and(|by| entry.round() >= by)
-            && self.entries.extends_base(entry.place()) == Some(false);
-        if conflicts {
-            self.break_safety(cx, F::block(entry));
+    /// U12. §12, §10: a valid chain misses the committed entry. Safety is broken if f + 1 authors have signed above that
+    /// entry's round, or if the chain reaches the committing entry's round: it skips an honest author's. The replica stops.
+    /// Headers prove it, bodies are not needed.
+    fn is_stopped_by_conflict(&mut self, cx: &mut Cx<'_, Self>, id: Digest) -> bool {
+        let (weak, base) = (cx.committee().weak(), self.entries.base());
+        let Some(by) = self.committed_by else { return false };
+        let Some(entry) = self.entries.get(id).map(|frame| &frame.entry) else { return false };
+        let (round, block) = (entry.round(), F::block(entry));
+        let Some((mut authors, end)) = self.entries.descent(id).filter(|_| round > base.round) else {
+            return false;
+        };
+        if end == base {
+            return false;
         }
-        conflicts
+        // Another entry of the committed one's round counts once it is known: its id may be invented.
+        let rival = self.entries.get(end.id).filter(|_| end.round == base.round);
+        let rival = rival.map(|frame| frame.entry.author());
+        rival.map(|author| authors.insert(author));
+        let is_skipped = end.round < base.round || rival.is_some();
+        let is_broken = authors.len() >= weak || (is_skipped && round >= by);
+        if is_broken {
+            self.break_safety(cx, block);
+        }
+        is_broken
     }
 
     fn break_safety(&mut self, cx: &mut Cx<'_, Self>, second: BlockId) {
