@@ -29,11 +29,6 @@ impl<F: Form> UniqueChain<F> {
         frame: FramedOf<F>,
         link: ReplicaId,
     ) -> Result<(), Reject> {
-        if link == cx.me()
-            && let Some(own) = &mut self.own
-        {
-            own.is_fresh |= own.entry == frame.entry;
-        }
         self.take_entry(cx, frame, link, Origin::Author)
     }
 
@@ -46,6 +41,7 @@ impl<F: Form> UniqueChain<F> {
         origin: Origin,
     ) -> Result<(), Reject> {
         let (place, base) = (frame.entry.place(), self.entries.base());
+        self.watch_own_round(cx, frame.entry.parent().round, place.round);
         if place.round < base.round || self.entries.is_accepted(place) {
             return Err(Reject::Stale);
         }
@@ -206,7 +202,7 @@ impl<F: Form> UniqueChain<F> {
         F::on_accepted(self, cx, entry);
     }
 
-    /// §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
+    /// U17. §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
     fn note_near_miss(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) {
         let Some((_, at)) = self.blamed.filter(|(round, _)| *round == entry.round()) else { return };
         self.blamed = None;

@@ -177,16 +177,21 @@ impl<F: Form> UniqueChain<F> {
     fn note_skip(&mut self, cx: &mut Cx<'_, Self>, skip: Certificate) {
         let round = skip.view();
         debug_assert_eq!(skip.statement, blame(round), "claims have been checked");
-        if round <= self.entries.tip().round || self.skips.contains_key(&round) {
-            return;
+        self.watch_own_round(cx, round.minus(1), round.next());
+        if round > self.entries.tip().round {
+            self.skips.entry(round).or_insert(skip);
         }
-        // §12: an honest author's round was skipped: the bound on delays is broken, or more than f replicas are faulty.
-        let is_own = self.own.as_ref().is_some_and(|own| own.is_fresh && own.entry.round() == round);
-        if is_own {
+    }
+
+    /// U17. §12: an honest author's round between these two was skipped: the bound on delays is broken, or more than f replicas
+    /// are faulty. The certificate may be of a round below the own tip.
+    pub(super) fn watch_own_round(&mut self, cx: &mut Cx<'_, Self>, after: View, before: View) {
+        let Some(own) = &mut self.own else { return };
+        let round = own.entry.round();
+        if after < round && round < before && std::mem::take(&mut own.is_fresh) {
             let why = "a round of this replica was skipped although it had signed its entry";
             cx.alarm(Alarm::SynchronyDoubt { view: round, peer: None, why });
         }
-        self.skips.insert(round, skip);
     }
 
     /// Sends a peer that is behind the proof of this replica's round, at a limited rate.
@@ -228,6 +233,7 @@ impl<F: Form> UniqueChain<F> {
                 let _: Result<(), Reject> = self.take_entry(cx, tip, link, Origin::Tip);
             }
         }
+        self.watch_own_round(cx, tip_round, round);
         if round <= self.round.number {
             return Err(Reject::Stale);
         }

@@ -150,3 +150,34 @@ fn u12_rival_that_is_committed_as_well_stops_the_replica() {
     bench.take(2, UniqueMessage::Entries { entries: vec![frame(&unknown)] });
     assert!(!bench.replica.protocol().entries.contains(id(&unknown).0));
 }
+
+/// §12: the leader has accepted its own entry, so the certificate is of a round below its tip.
+#[test]
+fn u17_skip_certificate_of_the_own_round_is_a_doubt() {
+    let proposed = || {
+        let mut bench = Bench::running(0);
+        bench.replica.offer([payload(7)]);
+        bench.replica.settle();
+        assert_eq!((bench.round(), bench.alarms().1.len()), (2, 0));
+        bench
+    };
+    for (from, shown) in
+        [(1, relay(2, None)), (1, relay(4, None)), (1, blamed(3, None)), (1, proposal(&entry(2, GENESIS, 1)))]
+    {
+        let mut bench = proposed();
+        for _ in 0..2 {
+            let _ = bench.deliver(from, shown.clone());
+        }
+        assert_eq!(bench.alarms().1.len(), 1, "once: {shown:?}");
+    }
+    // Other rounds are none, and neither is one in which this replica was down.
+    let mut bench = proposed();
+    let own = bench.replica.protocol().own.as_ref().unwrap().entry.clone();
+    bench.take(1, relay(4, Some(&own)));
+    bench.replica.settle();
+    bench.replica.crash().unwrap();
+    bench.run();
+    bench.replica.settle();
+    let _ = bench.deliver(1, relay(2, None));
+    assert_eq!(bench.alarms(), (0, vec![]));
+}
