@@ -29,11 +29,6 @@ impl<F: Form> UniqueChain<F> {
         frame: FramedOf<F>,
         link: ReplicaId,
     ) -> Result<(), Reject> {
-        if link == cx.me()
-            && let Some(own) = &mut self.own
-        {
-            own.is_fresh |= own.entry == frame.entry;
-        }
         self.take_entry(cx, frame, link, Origin::Author)
     }
 
@@ -49,6 +44,9 @@ impl<F: Form> UniqueChain<F> {
         let is_over = place.round <= self.entries.base().round;
         if self.entries.is_accepted(place) || (is_over && !self.suspects(cx, place, link, origin)) {
             return Err(Reject::Stale);
+        }
+        if place.round == base.round {
+            return self.take_rival(cx, frame, link);
         }
         if self.entries.contains(place.id) {
             self.fetch(cx, place.id, link, origin);
@@ -69,9 +67,30 @@ impl<F: Form> UniqueChain<F> {
         F::learn(cx, &frame.entry);
         self.entries.keep(frame, link);
         self.accept_from(cx, place.id);
-        if !self.entries.is_accepted(place) {
+        if !self.entries.is_accepted(place) && !self.is_stopped_by_conflict(cx, place.id) {
             self.fetch(cx, place.id, link, origin);
             self.check_conflict(cx, place.id, link);
+        }
+        Ok(())
+    }
+
+    /// U12. Keeps another entry of the committed one's round, if it is asked for: entries above it may prove that safety is
+    /// broken. It is never accepted.
+    fn take_rival(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        frame: FramedOf<F>,
+        link: ReplicaId,
+    ) -> Result<(), Reject> {
+        let id = frame.entry.id();
+        if self.entries.contains(id) || !self.entries.is_wanted(id) {
+            return Err(Reject::Stale);
+        }
+        self.entries.keep(frame, link);
+        for id in self.entries.pending() {
+            if self.is_stopped_by_conflict(cx, id) {
+                break;
+            }
         }
         Ok(())
     }
@@ -116,7 +135,7 @@ impl<F: Form> UniqueChain<F> {
         if self.inbox.far.get(&link).is_none_or(|known| known.entry.round() < round) {
             let parent = frame.entry.parent();
             self.inbox.far.insert(link, frame);
-            self.ask_for_path(cx, parent.id, round, link);
+            self.ask_for_path(cx, parent, round, link);
         }
         Err(Reject::Early)
     }
@@ -193,14 +212,14 @@ impl<F: Form> UniqueChain<F> {
             cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
         }
         self.note_near_miss(cx, entry);
-        if self.is_stopped_by_conflict(cx, entry) {
+        if self.is_stopped_by_conflict(cx, place.id) {
             return;
         }
         self.try_commit(cx, place);
         F::on_accepted(self, cx, entry);
     }
 
-    /// §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
+    /// U17. §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
     fn note_near_miss(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) {
         let Some((_, at)) = self.blamed.filter(|(round, _)| *round == entry.round()) else { return };
         self.blamed = None;
@@ -216,7 +235,16 @@ impl<F: Form> UniqueChain<F> {
         if conflicts {
             self.break_safety(cx, F::block(entry));
         }
-        conflicts
+        // Another entry of the committed one's round counts once it is known: its id may be invented.
+        let rival = self.entries.get(end.id).filter(|_| end.round == base.round);
+        let rival = rival.map(|frame| frame.entry.author());
+        rival.map(|author| authors.insert(author));
+        let is_skipped = end.round < base.round || rival.is_some();
+        let is_broken = authors.len() >= weak || (is_skipped && round >= by);
+        if is_broken {
+            self.break_safety(cx, block);
+        }
+        is_broken
     }
 
     /// U11. §8, try_commit: commits the highest entry on whose path down from this one, both included, f + 1 distinct authors

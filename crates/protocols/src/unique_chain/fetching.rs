@@ -3,7 +3,7 @@
 //! Entries are asked for by the protocol, blocks and bodies by the host. Both questions leave at once: one round trip.
 
 use super::entries::Origin;
-use super::entry::Entry;
+use super::entry::{Entry, EntryRef};
 use super::message::UniqueMessage;
 use super::replica::{Form, Timer, UniqueChain};
 use quorate_consensus::{Cx, To};
@@ -26,7 +26,7 @@ impl<F: Form> UniqueChain<F> {
             return;
         }
         if let Some((parent, child)) = self.entries.missing_ancestor(id) {
-            self.ask_for_path(cx, parent.id, child, link);
+            self.ask_for_path(cx, parent, child, link);
         }
         let is_in_flight = origin == Origin::Author && self.entries.is_accepted(entry.parent());
         if is_in_flight && self.late_fetches.0.len() < LATE_MAX {
@@ -43,14 +43,15 @@ impl<F: Form> UniqueChain<F> {
     }
 
     /// Asks a peer for the entries on the path to one, unless it was asked for the same just now.
-    pub(super) fn ask_for_path(&mut self, cx: &mut Cx<'_, Self>, id: Digest, child: View, link: ReplicaId) {
+    pub(super) fn ask_for_path(&mut self, cx: &mut Cx<'_, Self>, of: EntryRef, child: View, link: ReplicaId) {
+        let EntryRef { round, id } = of;
         self.entries.want(id, child);
         let now = cx.now();
         let asked = self.inbox.asked.get(&link);
         let is_new = asked.is_none_or(|(known, at)| *known != id || now >= at.plus(self.delta.times(1)));
         if is_new && link != cx.me() {
             self.inbox.asked.insert(link, (id, now));
-            let above = self.entries.base().round;
+            let above = self.entries.base().round.min(round.minus(1));
             cx.send_unheld(To::One(link), UniqueMessage::Want { id, above });
         }
     }

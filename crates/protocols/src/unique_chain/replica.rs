@@ -209,7 +209,7 @@ pub(super) struct InRound {
 pub(super) struct OwnEntry<E> {
     pub(super) entry: E,
     pub(super) skips: Vec<Certificate>,
-    /// Whether it was signed since this replica was opened: then it was in time.
+    /// Whether it was signed since this replica was opened, so in time, and no skip certificate of its round is known.
     pub(super) is_fresh: bool,
 }
 

@@ -177,8 +177,9 @@ impl<F: Form> UniqueChain<F> {
     fn note_skip(&mut self, cx: &mut Cx<'_, Self>, skip: Certificate) {
         let round = skip.view();
         debug_assert_eq!(skip.statement, blame(round), "claims have been checked");
-        if round <= self.entries.tip().round || self.skips.contains_key(&round) {
-            return;
+        self.watch_own_round(cx, round.minus(1), round.next());
+        if round > self.entries.tip().round {
+            self.skips.entry(round).or_insert(skip);
         }
         self.note_skipped(cx, round);
         self.skips.insert(round, skip);
@@ -223,6 +224,7 @@ impl<F: Form> UniqueChain<F> {
                 let _: Result<(), Reject> = self.take_entry(cx, tip, link, Origin::Tip);
             }
         }
+        self.watch_own_round(cx, tip_round, round);
         if round <= self.round.number {
             return Err(Reject::Stale);
         }
