@@ -60,7 +60,7 @@ impl<F: Form> UniqueChain<F> {
             }
             let Some(frame) = self.entries.get(at.id) else {
                 if at.round.plus(SERVED_ROUNDS) > base.round {
-                    self.ask_for_path(cx, at.id, child, link);
+                    self.ask_for_path(cx, at, child, link);
                 }
                 return;
             };
@@ -87,11 +87,12 @@ impl<F: Form> UniqueChain<F> {
         Some(at == entry)
     }
 
-    /// §12: reports the skip certificate of an own round whose entry was signed in time. Either the bound on delays is broken,
-    /// or more than f replicas are faulty.
-    pub(super) fn note_skipped(&self, cx: &mut Cx<'_, Self>, round: View) {
-        let is_own = self.own.as_ref().is_some_and(|own| own.is_fresh && own.entry.round() == round);
-        if is_own {
+    /// U17. §12: reports that an own round between these two was skipped although its entry was signed in time. Either the bound
+    /// on delays is broken, or more than f replicas are faulty.
+    pub(super) fn note_skipped(&mut self, cx: &mut Cx<'_, Self>, after: View, before: View) {
+        let Some(own) = &mut self.own else { return };
+        let round = own.entry.round();
+        if after < round && round < before && std::mem::take(&mut own.is_fresh) {
             let why = "a round of this replica was skipped although it had signed its entry";
             cx.alarm(Alarm::SynchronyDoubt { view: round, peer: None, why });
         }

@@ -41,12 +41,10 @@ impl<F: Form> UniqueChain<F> {
         origin: Origin,
     ) -> Result<(), Reject> {
         let place = frame.entry.place();
+        self.note_skipped(cx, frame.entry.parent().round, place.round);
         let is_over = place.round <= self.entries.base().round;
         if self.entries.is_accepted(place) || (is_over && !self.suspects(cx, place, link, origin)) {
             return Err(Reject::Stale);
-        }
-        if place.round == base.round {
-            return self.take_rival(cx, frame, link);
         }
         if self.entries.contains(place.id) {
             self.fetch(cx, place.id, link, origin);
@@ -67,30 +65,9 @@ impl<F: Form> UniqueChain<F> {
         F::learn(cx, &frame.entry);
         self.entries.keep(frame, link);
         self.accept_from(cx, place.id);
-        if !self.entries.is_accepted(place) && !self.is_stopped_by_conflict(cx, place.id) {
+        if !self.entries.is_accepted(place) {
             self.fetch(cx, place.id, link, origin);
             self.check_conflict(cx, place.id, link);
-        }
-        Ok(())
-    }
-
-    /// U12. Keeps another entry of the committed one's round, if it is asked for: entries above it may prove that safety is
-    /// broken. It is never accepted.
-    fn take_rival(
-        &mut self,
-        cx: &mut Cx<'_, Self>,
-        frame: FramedOf<F>,
-        link: ReplicaId,
-    ) -> Result<(), Reject> {
-        let id = frame.entry.id();
-        if self.entries.contains(id) || !self.entries.is_wanted(id) {
-            return Err(Reject::Stale);
-        }
-        self.entries.keep(frame, link);
-        for id in self.entries.pending() {
-            if self.is_stopped_by_conflict(cx, id) {
-                break;
-            }
         }
         Ok(())
     }
@@ -207,19 +184,18 @@ impl<F: Form> UniqueChain<F> {
         // The entry of a stable block stays in the log: nobody could prove a round otherwise after a cold start.
         let height = F::height(self, entry).plus(self.checkpoint_every);
         if let Some(frame) = self.entries.get(place.id) {
-            frame.skips.iter().for_each(|skip| self.note_skipped(cx, skip.view()));
             // §3: durable with the next own entry, which the others may build on.
             cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
         }
         self.note_near_miss(cx, entry);
-        if self.is_stopped_by_conflict(cx, place.id) {
+        if self.is_stopped_by_conflict(cx, entry) {
             return;
         }
         self.try_commit(cx, place);
         F::on_accepted(self, cx, entry);
     }
 
-    /// U17. §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
+    /// §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
     fn note_near_miss(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) {
         let Some((_, at)) = self.blamed.filter(|(round, _)| *round == entry.round()) else { return };
         self.blamed = None;
@@ -235,16 +211,7 @@ impl<F: Form> UniqueChain<F> {
         if conflicts {
             self.break_safety(cx, F::block(entry));
         }
-        // Another entry of the committed one's round counts once it is known: its id may be invented.
-        let rival = self.entries.get(end.id).filter(|_| end.round == base.round);
-        let rival = rival.map(|frame| frame.entry.author());
-        rival.map(|author| authors.insert(author));
-        let is_skipped = end.round < base.round || rival.is_some();
-        let is_broken = authors.len() >= weak || (is_skipped && round >= by);
-        if is_broken {
-            self.break_safety(cx, block);
-        }
-        is_broken
+        conflicts
     }
 
     /// U11. §8, try_commit: commits the highest entry on whose path down from this one, both included, f + 1 distinct authors
@@ -350,15 +317,15 @@ impl<F: Form> UniqueChain<F> {
             let _: Result<(), Reject> = self.take_entry(cx, frame, link, Origin::Fetched);
         }
         self.take_far(cx);
-        self.check_pending_conflicts(cx, link);
+        self.check_pending_conflicts(cx);
         Ok(())
     }
 
-    /// Checks the entries again that a peer has handed over and that are not accepted: one below them has arrived.
-    fn check_pending_conflicts(&mut self, cx: &mut Cx<'_, Self>, link: ReplicaId) {
+    /// Checks the entries again that are not accepted: one below them has arrived.
+    fn check_pending_conflicts(&mut self, cx: &mut Cx<'_, Self>) {
         for id in self.entries.pending() {
-            if self.entries.holder(id) == Some(link) {
-                self.check_conflict(cx, id, link);
+            if let Some(holder) = self.entries.holder(id) {
+                self.check_conflict(cx, id, holder);
             }
         }
     }

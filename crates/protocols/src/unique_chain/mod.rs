@@ -43,7 +43,7 @@
 //! | U9 | §5 | f + 1 blames skip the round, fewer do not | `rounds::on_blame` | `u9_*` |
 //! | U10 | §5 | a round proof lets in once its tip is accepted | `rounds::take_proof` | `u10_*` |
 //! | U11 | §8 | f + 1 distinct authors on a path commit its first entry, with all ancestors; authors are counted, not rounds | `entries::try_commit` | `u11_*` |
-//! | U12 | §10, §12 | a valid chain that misses the committed entry stops the replica, if f + 1 authors have signed above it or it skips an honest author's round | `entries::is_stopped_by_conflict` | `u12_*` |
+//! | U12 | §10, §12 | a valid chain that misses the committed entry stops the replica, if f + 1 authors have signed above it or it skips an honest author's round | `conflicts::check_conflict` | `u12_*` |
 //! | U13 | §6 | messages of the round's author are read first | `rounds::begin_round` | `u13_*` |
 //! | U14 | §7, §17, sync-hotstuff §18 | a recovering replica accepts and relays, blames and signs nothing; whole waits follow | `recovery`, `parts::recovery` | `u14_*` |
 //! | U15 | §2, §5 | every peer that shows an entry is asked for what is missing; the answer is the whole path | `fetching::fetch`, `entries::on_want` | `u15_*` |

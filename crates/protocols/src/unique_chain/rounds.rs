@@ -177,12 +177,10 @@ impl<F: Form> UniqueChain<F> {
     fn note_skip(&mut self, cx: &mut Cx<'_, Self>, skip: Certificate) {
         let round = skip.view();
         debug_assert_eq!(skip.statement, blame(round), "claims have been checked");
-        self.watch_own_round(cx, round.minus(1), round.next());
+        self.note_skipped(cx, round.minus(1), round.next());
         if round > self.entries.tip().round {
             self.skips.entry(round).or_insert(skip);
         }
-        self.note_skipped(cx, round);
-        self.skips.insert(round, skip);
     }
 
     /// Sends a peer that is behind the proof of this replica's round, at a limited rate.
@@ -224,7 +222,7 @@ impl<F: Form> UniqueChain<F> {
                 let _: Result<(), Reject> = self.take_entry(cx, tip, link, Origin::Tip);
             }
         }
-        self.watch_own_round(cx, tip_round, round);
+        self.note_skipped(cx, tip_round, round);
         if round <= self.round.number {
             return Err(Reject::Stale);
         }

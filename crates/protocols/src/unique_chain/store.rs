@@ -213,36 +213,17 @@ impl<E: Entry> EntryStore<E> {
         self.by_round.iter().map(|(_, id)| *id).filter(is_pending).collect()
     }
 
-    /// Returns the nearest ancestor that is not kept, of an entry that is kept and not accepted. Another entry of the committed
-    /// one's round is such an ancestor: it may prove a conflict.
+    /// Returns the nearest ancestor that is not kept, of an entry that is kept and not accepted.
     pub(super) fn missing_ancestor(&self, id: Digest) -> Option<(EntryRef, View)> {
         let mut at = id;
         loop {
             let entry = &self.kept.get(&at)?.frame.entry;
             let parent = entry.parent();
-            if self.is_accepted(parent) || parent.round < self.base.round {
+            if self.is_accepted(parent) || parent.round <= self.base.round {
                 return None;
             }
             if !self.contains(parent.id) {
                 return Some((parent, entry.round()));
-            }
-            if parent.round == self.base.round {
-                return None;
-            }
-            at = parent.id;
-        }
-    }
-
-    /// Returns the authors on the path from a kept entry down to the round of the committed one, and the place at which it
-    /// arrives there. `None` where its path is not known.
-    pub(super) fn descent(&self, id: Digest) -> Option<(ReplicaSet, EntryRef)> {
-        let (mut authors, mut at) = (ReplicaSet::EMPTY, id);
-        loop {
-            let entry = &self.get(at)?.entry;
-            authors.insert(entry.author());
-            let parent = entry.parent();
-            if parent.round <= self.base.round {
-                return Some((authors, parent));
             }
             at = parent.id;
         }

@@ -8,7 +8,7 @@ use quorate_consensus::harness::{Setup, payload};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Examined as _, Healed};
-use quorate_types::{BlockId, Height, View};
+use quorate_types::{Height, View};
 
 /// Leader of round 2.
 const NEXT: u16 = 1;
