@@ -122,14 +122,14 @@ fn is_read(op: &KvOp<'_>) -> bool {
 
 /// Returns the reason why there is no answer, and its meaning for this operation.
 fn without_answer(op: &KvOp<'_>, error: &ClientError) -> Failure {
-    let is_unknown = error.is_fate_unknown();
-    match op {
-        op if is_read(op) && is_unknown => {
-            Failure::run(format!("{error}; it only reads, so it is safe to ask again"))
-        }
-        _ if is_unknown => Failure::run(format!("{error}; read the key before you write again")),
-        _ => Failure::run(error),
+    if !error.is_fate_unknown() {
+        return Failure::run(error);
     }
+    let advice = match is_read(op) {
+        true => "it only reads, so it is safe to ask again",
+        false => "read the key before you write again",
+    };
+    Failure::run(format!("{error}; {advice}"))
 }
 
 type KvEntries = Vec<(Vec<u8>, Vec<u8>)>;
