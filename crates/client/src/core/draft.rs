@@ -210,13 +210,13 @@ impl Core {
         &mut self,
         now: Time,
         prepared: Prepared,
-    ) -> Result<Ticket, (SubmitError, Prepared)> {
+    ) -> Result<Ticket, (SubmitError, Box<Prepared>)> {
         self.advance(now);
         if self.session() != Some(prepared.session) {
-            return Err((SubmitError::NoSession, prepared));
+            return Err((SubmitError::NoSession, Box::new(prepared)));
         }
         if !self.has_room() || !self.in_window(prepared.number) {
-            return Err((SubmitError::Full, prepared));
+            return Err((SubmitError::Full, Box::new(prepared)));
         }
         let Prepared { number, ticket, requests, digest, frame, .. } = prepared;
         let flight = self.launch(Flight::new(ticket, requests, digest, frame, now), number);

@@ -255,7 +255,7 @@ impl Generator {
                 Sent::Yes(usize::try_from(requests).unwrap_or(usize::MAX))
             }
             Err((SubmitError::Full, prepared)) => {
-                self.prepared.push_front((id, prepared, requests));
+                self.prepared.push_front((id, *prepared, requests));
                 Sent::Full
             }
             // The bundle was signed for a session that was lost.

@@ -31,14 +31,14 @@ impl<F: Form> UniqueChain<F> {
             return true;
         }
         let is_recent = place.round > base.round.minus(SERVED_ROUNDS);
-        let known = self.suspects.0.get(&link);
+        let known = self.signs.suspects.0.get(&link);
         let is_free =
             known.is_none_or(|(id, since)| *id == place.id || now >= since.plus(self.delta.times(1)));
         // An entry on the own chain is none, and without that chain nothing can be compared.
         let is_aside = || self.is_ancestor_of_base(place) == Some(false);
         let is_worth_it = origin == Origin::Author && link != cx.me() && is_recent && is_free && is_aside();
         if is_worth_it {
-            self.suspects.0.insert(link, (place.id, now));
+            self.signs.suspects.0.insert(link, (place.id, now));
         }
         is_worth_it
     }

@@ -182,7 +182,7 @@ impl<F: Form> UniqueChain<F> {
         }
         self.note(cx, noted::ACCEPTED, place.round, entry.height());
         // The entry of a stable block stays in the log: nobody could prove a round otherwise after a cold start.
-        let height = F::height(self, entry).plus(self.checkpoint_every);
+        let height = F::height(self, entry).plus(self.genesis.checkpoint_every);
         if let Some(frame) = self.entries.get(place.id) {
             // §3: durable with the next own entry, which the others may build on.
             cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
@@ -197,8 +197,8 @@ impl<F: Form> UniqueChain<F> {
 
     /// §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
     fn note_near_miss(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) {
-        let Some((_, at)) = self.blamed.filter(|(round, _)| *round == entry.round()) else { return };
-        self.blamed = None;
+        let Some((_, at)) = self.signs.blamed.filter(|(round, _)| *round == entry.round()) else { return };
+        self.signs.blamed = None;
         if cx.now() <= at.plus(self.delta.times(2)) {
             cx.alarm(Alarm::NearMiss { view: entry.round(), leader: entry.author() });
         }

@@ -218,14 +218,10 @@ pub(super) struct OwnEntry<E> {
 pub struct UniqueChain<F: Form> {
     pub(super) delta: Delta,
     pub(super) heartbeat_ns: u64,
-    /// L.
-    pub(super) window: u64,
-    /// K.
-    pub(super) checkpoint_every: u64,
+    /// Values of genesis.
+    pub(super) genesis: FromGenesis,
     /// Height of the last stable checkpoint.
     pub(super) stable: Height,
-    /// Payload of blocks without requests.
-    pub(super) empty: PayloadId,
     pub(super) chain: Chain,
     pub(super) round: InRound,
     /// Author of the round.
@@ -240,16 +236,34 @@ pub struct UniqueChain<F: Form> {
     /// Proofs and entries sent to each peer lately.
     pub(super) served: Served,
     pub(super) late_fetches: LateFetches,
-    pub(super) suspects: Suspects,
-    /// The last own blame, and its time.
-    pub(super) blamed: Option<(View, Time)>,
+    pub(super) signs: Signs,
     /// Round of the entry that has committed the committed one; `None` where others have decided it, or before a restart.
     pub(super) committed_by: Option<View>,
     /// State of the form.
     pub(super) state: F::State,
-    pub(super) skipped: u64,
     /// Relays until this round are flagged: this replica has recovered lately.
     pub(super) resync_until: View,
+}
+
+/// Values of genesis that a replica needs.
+#[derive(Debug)]
+pub(super) struct FromGenesis {
+    /// L.
+    pub(super) window: u64,
+    /// K.
+    pub(super) checkpoint_every: u64,
+    /// Payload of blocks without requests.
+    pub(super) empty: PayloadId,
+}
+
+/// Signs that authors are late, or that the bound on delays does not hold.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    pub(super) suspects: Suspects,
+    /// The last own blame, and its time.
+    pub(super) blamed: Option<(View, Time)>,
+    /// Rounds that were skipped since this replica was opened.
+    pub(super) skipped: u64,
 }
 
 /// Messages of each peer that wait: one of each sort.
@@ -432,10 +446,12 @@ impl<F: Form> UniqueChain<F> {
         Self {
             delta: params.delta(),
             heartbeat_ns: params.heartbeat_ns(),
-            window: past.window,
-            checkpoint_every: past.checkpoint_every,
+            genesis: FromGenesis {
+                window: past.window,
+                checkpoint_every: past.checkpoint_every,
+                empty: empty_payload(),
+            },
             stable: stable.height,
-            empty: empty_payload(),
             chain: Chain::new(tip),
             round: InRound::default(),
             leader: ReplicaId(0),
@@ -450,11 +466,9 @@ impl<F: Form> UniqueChain<F> {
                 entries: AnswerQuota::new(ENTRIES_SERVED_MAX),
             },
             late_fetches: LateFetches::default(),
-            suspects: Suspects::default(),
-            blamed: None,
+            signs: Signs::default(),
             committed_by: None,
             state: F::open(params, past),
-            skipped: 0,
             resync_until: View::ZERO,
         }
     }
@@ -496,7 +510,7 @@ impl<F: Form> UniqueChain<F> {
     /// Whether a block on top of this height carries no requests, because too many blocks are above the stable checkpoint.
     /// Empty blocks follow each other whatever the height: more than one window, or they alone could keep requests out.
     pub(super) fn is_full(&self, height: Height) -> bool {
-        height.since(self.stable) >= self.window.saturating_mul(WINDOWS)
+        height.since(self.stable) >= self.genesis.window.saturating_mul(WINDOWS)
     }
 
     /// Returns the last round in which this replica has signed an entry.

@@ -135,7 +135,7 @@ impl<F: Form> UniqueChain<F> {
         let Some(proof) = self.proof() else { return };
         let round = proof.round;
         if self.leader != cx.me() {
-            self.blamed = Some((round, cx.now()));
+            self.signs.blamed = Some((round, cx.now()));
         }
         self.note(cx, noted::BLAMED, round, Height::ZERO);
         cx.send_unheld(To::All, UniqueMessage::Blame(Box::new(proof)));
@@ -166,7 +166,7 @@ impl<F: Form> UniqueChain<F> {
     /// Skips the current round, and shows all peers why.
     fn skip_round(&mut self, cx: &mut Cx<'_, Self>, skip: Certificate) {
         let round = self.round.number;
-        self.skipped = self.skipped.saturating_add(1);
+        self.signs.skipped = self.signs.skipped.saturating_add(1);
         self.note(cx, noted::SKIPPED, round, Height::ZERO);
         self.note_skip(cx, skip);
         self.enter_round(cx, round.next(), EnteredBy::Other);

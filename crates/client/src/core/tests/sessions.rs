@@ -122,7 +122,7 @@ fn prepared_bundle_is_sent_unchanged() {
                 Ok(_) => {}
                 Err((why, back)) => {
                     assert_eq!(why, SubmitError::Full);
-                    prepared.push_front(back);
+                    prepared.push_front(*back);
                     break;
                 }
             }

@@ -55,7 +55,7 @@ impl Form for Apollo {
     }
 
     fn carries_requests(replica: &UniqueChain<Self>, _: &mut Context<'_, Self>, entry: &Proposal) -> bool {
-        entry.block.payload != replica.empty
+        entry.block.payload != replica.genesis.empty
     }
 
     fn on_committed(_: &mut UniqueChain<Self>, _: &mut Context<'_, Self>, _: EntryRef) {}
@@ -126,7 +126,7 @@ impl Form for Apollo {
             view: round,
             proposer: cx.me(),
             time_ns: payload.map_or(0, |payload| payload.time_ns),
-            payload: payload.map_or(replica.empty, |payload| payload.id),
+            payload: payload.map_or(replica.genesis.empty, |payload| payload.id),
             extra: Proposal::bind(tip.view, skips_digest(&skips)),
         };
         replica.note(cx, noted::PROPOSED, round, block.height);
@@ -142,7 +142,7 @@ impl Form for Apollo {
         Shown {
             view: replica.round.number,
             leader: replica.leader,
-            changes: replica.skipped,
+            changes: replica.signs.skipped,
             reason: noted::SKIPPED,
         }
     }
@@ -208,7 +208,7 @@ impl UniqueChain<Apollo> {
     fn has_uncommitted_requests(&self, cx: &mut Context<'_, Apollo>, tip: Tip) -> bool {
         let mut at = tip;
         while at.height > self.chain.committed().height {
-            if cx.blocks().get(at.id).is_some_and(|block| block.payload != self.empty) {
+            if cx.blocks().get(at.id).is_some_and(|block| block.payload != self.genesis.empty) {
                 return true;
             }
             let Below::Block(parent) = self.chain.below(cx.blocks(), at) else { return false };

@@ -58,7 +58,7 @@ fn a1_two_full_windows_hold_payloads_back() {
         bench.replica.offer([payload(100 + round)]);
         bench.grow(std::slice::from_ref(&block));
     }
-    let window = bench.replica.protocol().window;
+    let window = bench.replica.protocol().genesis.window;
     let own = &bench.replica.protocol().own.as_ref().unwrap().entry.block;
     assert_eq!((own.view, own.height), (View(41), Height(2 * window + 1)));
     assert_eq!(own.payload, empty_payload(), "requests wait for a checkpoint");

@@ -118,7 +118,7 @@ impl UniqueChain<Artemis> {
             view,
             proposer: cx.me(),
             time_ns: payload.map_or(0, |payload| payload.time_ns),
-            payload: payload.map_or(self.empty, |payload| payload.id),
+            payload: payload.map_or(self.genesis.empty, |payload| payload.id),
             extra: CBlock::bind(anchor),
         };
         self.note(cx, noted::EMITTED, view, block.height);
@@ -130,7 +130,7 @@ impl UniqueChain<Artemis> {
         let next = now.plus(self.heartbeat_ns);
         cx.timers().set(Timer::Emit, next);
         let block = CBlock { block, anchor };
-        let until = height.plus(self.checkpoint_every);
+        let until = height.plus(self.genesis.checkpoint_every);
         // One block in a slot: durable before it leaves (§4).
         cx.record(&UniqueRecord::Form(ArtemisFact::Emitted { until, block: block.clone() }));
         cx.send(To::All, UniqueMessage::Own(ArtemisMessage::CBlock(block)));

@@ -97,7 +97,7 @@ impl UniqueChain<Artemis> {
     /// §4: the blocks that an accepted vote adds are durable with the next own vote.
     fn record_blocks(&self, cx: &mut Context<'_, Artemis>, block: BlockId, above: Height) {
         for signed in self.state.blocks.path(block, above, BLOCKS_PER_VOTE_MAX) {
-            let until = signed.body.block.height.plus(self.checkpoint_every);
+            let until = signed.body.block.height.plus(self.genesis.checkpoint_every);
             cx.record(&UniqueRecord::Form(ArtemisFact::Voted { until, block: signed }));
         }
     }
@@ -222,7 +222,7 @@ impl UniqueChain<Artemis> {
         while let Some(block) = cx.blocks().get(at)
             && block.height > above
         {
-            if block.payload != self.empty {
+            if block.payload != self.genesis.empty {
                 return true;
             }
             at = block.parent;
