@@ -4,18 +4,29 @@
 //! checked everything below its own block. A proof shows that a block with the bundle is committed, and its place. The proof
 //! shows nothing about results, and not that no earlier block has the same bundle.
 //!
-//! The rules here are those of the protocols (`apollo` §10). A client knows a protocol by its name alone; a protocol without a
+//! The rules here are those of the protocols (`apollo` §10, `artemis` §10). A client knows a protocol by its name alone; a protocol without a
 //! rule has no proofs.
 
 use quorate_crypto::{CommitteeKeys, Scheme, statement_preimage};
 use quorate_types::{
-    Block, BlockId, BundleDigest, Committee, Domain, Height, Kind, Ledger, OrderChain, OrderProof,
-    ProtocolId, ReplicaId, ReplicaSet, SignedBlock, Statement, View, quorum,
+    Block, BlockId, BundleDigest, Committee, Digest, Domain, Height, Kind, Ledger, OrderChain, OrderProof,
+    ProtocolId, ReplicaId, ReplicaSet, Signature, SignedVote, Statement, View, quorum,
 };
 
-/// The protocols whose committed blocks have signed headers of f + 1 distinct proposers on their chain, each with the kind of its
-/// proposals. Replica `(view - 1) mod n` proposes in a view.
-const RULES: [(ProtocolId, Kind); 1] = [(ProtocolId::new("apollo"), Kind::new("propose"))];
+/// The rule by which a protocol commits blocks. Replica `(view - 1) mod n` signs in a view or round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rule {
+    /// Signed headers of f + 1 distinct proposers are on the chain of a committed block.
+    Blocks,
+    /// Signed votes of f + 1 distinct voters are above a committed block.
+    Votes,
+}
+
+/// The protocols with proofs, each with the kind of its signed statements.
+const RULES: [(ProtocolId, Rule, Kind); 2] = [
+    (ProtocolId::new("apollo"), Rule::Blocks, Kind::new("propose")),
+    (ProtocolId::new("artemis"), Rule::Votes, Kind::new("vote")),
+];
 
 /// The place of a bundle in the order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +48,12 @@ pub enum OrderError {
     /// A key of the committee is no public key.
     #[error("the key of replica {0} is no public key; correct `sign` in cluster.toml")]
     Key(ReplicaId),
+    /// The proof has the form of another protocol.
+    #[error("the proof has the form of another protocol")]
+    Form,
+    /// The first vote is not for the last block.
+    #[error("the first vote is not for the last block")]
+    Voted,
     /// The proof has no header.
     #[error("the proof has no header; expected the block with the bundle")]
     NoLinks,
@@ -79,8 +96,17 @@ pub enum OrderError {
 pub struct OrderVerifier {
     committee: Committee,
     keys: CommitteeKeys,
-    /// The kind of a signed proposal.
+    rule: Rule,
+    /// The kind of a signed proposal or vote.
     kind: Kind,
+}
+
+/// A signed statement of a proof.
+struct OrderLink<'a> {
+    view: View,
+    by: ReplicaId,
+    id: Digest,
+    signature: &'a Signature,
 }
 
 impl OrderVerifier {
@@ -89,10 +115,10 @@ impl OrderVerifier {
     /// # Errors
     /// [`OrderError::NoProofs`] if the protocol has no proofs, [`OrderError::Key`] if a key is none.
     pub fn new(scheme: Scheme, committee: Committee) -> Result<Self, OrderError> {
-        let rule = RULES.iter().find(|(protocol, _)| *protocol == committee.protocol);
-        let (_, kind) = *rule.ok_or(OrderError::NoProofs)?;
+        let rule = RULES.iter().find(|(protocol, ..)| *protocol == committee.protocol);
+        let (_, rule, kind) = *rule.ok_or(OrderError::NoProofs)?;
         let keys = CommitteeKeys::new(scheme, &committee).map_err(|bad| OrderError::Key(bad.replica))?;
-        Ok(Self { committee, keys, kind })
+        Ok(Self { committee, keys, rule, kind })
     }
 
     /// Checks that a proof shows a committed block with this bundle, and returns the bundle's place.
@@ -100,30 +126,54 @@ impl OrderVerifier {
     /// # Errors
     /// The first fault of the proof.
     pub fn verify(&self, bundle: BundleDigest, proof: &OrderProof) -> Result<Position, OrderError> {
-        let OrderChain::Blocks(links) = &proof.chain;
-        let Some(SignedBlock { block, .. }) = links.first() else { return Err(OrderError::NoLinks) };
+        let block = proof.chain.block().ok_or(OrderError::NoLinks)?;
         if proof.payload.id() != block.payload {
             return Err(OrderError::Payload);
         }
         let index = proof.payload.bundles.iter().position(|other| *other == bundle);
         let index = index.and_then(|index| u32::try_from(index).ok()).ok_or(OrderError::Bundle)?;
-        self.check_proposers(links)?;
-        let ids = check_links(links)?;
-        self.check_signatures(links, &ids)?;
-        let position = Position { height: block.height, index, block: block.id() };
-        Ok(position)
+        match (&proof.chain, self.rule) {
+            (OrderChain::Blocks(links), Rule::Blocks) => {
+                let signers = links.iter().map(|link| (link.block.view, link.block.proposer));
+                self.check_signers(signers)?;
+                let ids = check_blocks(links.iter().map(|link| &link.block), true)?;
+                let links = links.iter().zip(&ids).map(|(link, id)| OrderLink {
+                    view: link.block.view,
+                    by: link.block.proposer,
+                    id: id.0,
+                    signature: &link.signature,
+                });
+                self.check_signatures(&links.collect::<Vec<_>>())?;
+            }
+            (OrderChain::Votes { blocks, votes }, Rule::Votes) => {
+                self.check_signers(votes.iter().map(|vote| (vote.round, vote.voter)))?;
+                let blocks = check_blocks(blocks.iter(), false)?;
+                if votes.first().map(|vote| vote.block) != blocks.last().copied() {
+                    return Err(OrderError::Voted);
+                }
+                let ids = check_votes(votes)?;
+                let links = votes.iter().zip(&ids).map(|(vote, id)| OrderLink {
+                    view: vote.round,
+                    by: vote.voter,
+                    id: *id,
+                    signature: &vote.signature,
+                });
+                self.check_signatures(&links.collect::<Vec<_>>())?;
+            }
+            _ => return Err(OrderError::Form),
+        }
+        Ok(Position { height: block.height, index, block: block.id() })
     }
 
-    /// Checks that each link is one of its view's leader, and that the last one completes f + 1 distinct proposers.
-    fn check_proposers(&self, links: &[SignedBlock]) -> Result<(), OrderError> {
+    /// Checks that each link is one of its view's leader, and that the last one completes f + 1 distinct signers.
+    fn check_signers(&self, links: impl Iterator<Item = (View, ReplicaId)>) -> Result<(), OrderError> {
         let needed = quorum::weak(self.committee.f);
         let mut proposers = ReplicaSet::EMPTY;
-        for (at, link) in links.iter().enumerate() {
+        for (at, (view, proposer)) in links.enumerate() {
             // A proof has one form, so that nobody can make a client check more than it needs.
             if proposers.len() >= needed {
                 return Err(OrderError::Superfluous(at));
             }
-            let Block { view, proposer, .. } = link.block;
             if view == View::ZERO || proposer != self.committee.rotate(view.minus(1).0) {
                 return Err(OrderError::Proposer(at));
             }
@@ -133,20 +183,19 @@ impl OrderVerifier {
         if found < needed { Err(OrderError::Proposers { found, needed }) } else { Ok(()) }
     }
 
-    fn check_signatures(&self, links: &[SignedBlock], ids: &[BlockId]) -> Result<(), OrderError> {
+    fn check_signatures(&self, links: &[OrderLink<'_>]) -> Result<(), OrderError> {
         let Committee { cluster, protocol, epoch, .. } = self.committee;
         let domain = Domain { cluster, protocol, epoch };
         let preimages: Vec<[u8; 32]> = links
             .iter()
-            .zip(ids)
-            .map(|(link, id)| {
+            .map(|link| {
                 // One slot in a view, whatever the height.
-                let statement = Statement::new(self.kind, link.block.view, Height::ZERO, id.0);
+                let statement = Statement::new(self.kind, link.view, Height::ZERO, link.id);
                 statement_preimage(&domain, &statement)
             })
             .collect();
         let claims = links.iter().zip(&preimages);
-        let claims = claims.map(|(link, preimage)| (link.block.proposer, preimage, &link.signature));
+        let claims = claims.map(|(link, preimage)| (link.by, preimage, link.signature));
         let holds = self.keys.check(claims, &mut Ledger::default());
         match holds.iter().position(|holds| !holds) {
             Some(at) => Err(OrderError::Signature(at)),
@@ -156,20 +205,43 @@ impl OrderVerifier {
     }
 }
 
-/// Checks that each link extends the one before it, and returns their ids.
-fn check_links(links: &[SignedBlock]) -> Result<Vec<BlockId>, OrderError> {
-    let ids: Vec<BlockId> = links.iter().map(|link| link.block.id()).collect();
-    for (at, (pair, parent)) in (1..).zip(links.windows(2).zip(&ids)) {
-        let [SignedBlock { block: before, .. }, SignedBlock { block, .. }] = pair else { continue };
-        if block.parent != *parent {
-            return Err(OrderError::Parent(at));
+/// Checks that each header extends the one before it, in a later view if views `rise`. Returns their ids.
+fn check_blocks<'a>(blocks: impl Iterator<Item = &'a Block>, rise: bool) -> Result<Vec<BlockId>, OrderError> {
+    let mut ids: Vec<BlockId> = Vec::new();
+    let mut before: Option<&Block> = None;
+    for (at, block) in blocks.enumerate() {
+        if let (Some(below), Some(parent)) = (before, ids.last()) {
+            if block.parent != *parent {
+                return Err(OrderError::Parent(at));
+            }
+            if rise && block.view <= below.view {
+                return Err(OrderError::View(at));
+            }
+            if block.height != below.height.next() {
+                return Err(OrderError::Height(at));
+            }
         }
-        if block.view <= before.view {
-            return Err(OrderError::View(at));
+        ids.push(block.id());
+        before = Some(block);
+    }
+    Ok(ids)
+}
+
+/// Checks that each vote extends the one before it, in a later round. Returns their ids.
+fn check_votes(votes: &[SignedVote]) -> Result<Vec<Digest>, OrderError> {
+    let mut ids: Vec<Digest> = Vec::new();
+    let mut before = View::ZERO;
+    for (at, vote) in votes.iter().enumerate() {
+        if let Some(parent) = ids.last() {
+            if (vote.parent_round, vote.parent) != (before, *parent) {
+                return Err(OrderError::Parent(at));
+            }
+            if vote.round <= before {
+                return Err(OrderError::View(at));
+            }
         }
-        if block.height != before.height.next() {
-            return Err(OrderError::Height(at));
-        }
+        ids.push(vote.id());
+        before = vote.round;
     }
     Ok(ids)
 }
@@ -178,3 +250,5 @@ fn check_links(links: &[SignedBlock]) -> Result<Vec<BlockId>, OrderError> {
 pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod votes_tests;

@@ -44,6 +44,6 @@ pub use ids::{
     ProtocolId, PublicKey, ReplicaId, SessionId, Signature, Time, View,
 };
 pub use ledger::Ledger;
-pub use order_proof::{OrderChain, OrderProof, SignedBlock};
+pub use order_proof::{OrderChain, OrderProof, SignedBlock, SignedVote};
 pub use reply::{Outcome, ReplyBundle, Results};
 pub use statement::{Domain, Slot, Statement};

@@ -96,6 +96,8 @@ pub(crate) fn any_bundle(rng: &mut Rng) -> BundleDigest {
 
 /// Returns the links of a proof.
 pub(crate) fn links(proof: &mut OrderProof) -> &mut Vec<SignedBlock> {
-    let OrderChain::Blocks(links) = &mut proof.chain;
-    links
+    match &mut proof.chain {
+        OrderChain::Blocks(links) => links,
+        OrderChain::Votes { .. } => panic!("a proof by votes"),
+    }
 }

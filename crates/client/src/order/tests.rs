@@ -3,7 +3,7 @@ use super::*;
 use quorate_types::codec::Wire;
 use quorate_types::mutate::mutate;
 use quorate_types::rng::Rng;
-use quorate_types::{ClusterId, Digest, Epoch, PayloadId, Signature};
+use quorate_types::{ClusterId, Epoch, PayloadId, SignedBlock};
 use std::collections::BTreeSet;
 
 /// Forged proofs of one run.
@@ -141,7 +141,8 @@ impl Forger {
 
     /// Drops, repeats, swaps or replaces links, or cuts the proof off.
     fn rearrange(&mut self, proof: &mut OrderProof, other: &OrderProof) {
-        let OrderChain::Blocks(others) = &other.chain;
+        let mut other = other.clone();
+        let others = links(&mut other);
         let (a, b) = (self.rng.index(links(proof).len()), self.rng.index(links(proof).len()));
         let links = links(proof);
         match self.rng.below(5) {

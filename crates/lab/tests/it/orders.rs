@@ -67,8 +67,17 @@ fn ask(world: &mut World, heard: &RefCell<Heard>, from: ReplicaId, bundle: Bundl
 /// The rule of the client is that of the protocol: each replica alone proves each bundle, also with a dead leader.
 #[test]
 fn every_replica_of_apollo_proves_the_order_alone() {
+    every_replica_proves_the_order_alone("apollo");
+}
+
+#[test]
+fn every_replica_of_artemis_proves_the_order_alone() {
+    every_replica_proves_the_order_alone("artemis");
+}
+
+fn every_replica_proves_the_order_alone(protocol: &str) {
     for (n, dead) in [(3, None), (5, Some(ReplicaId(4)))] {
-        let (mut world, heard) = world("apollo", n, 7);
+        let (mut world, heard) = world(protocol, n, 7);
         let verifier = OrderVerifier::new(world.settings().scheme, world.genesis().committee()).unwrap();
         if let Some(dead) = dead {
             world.crash(dead, Survives::Everything);

@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, global = true)]
     json: bool,
     /// Print the place of a put, del, cas or incr in the cluster's order, and no result: one replica proves the place, and one
-    /// suffices. Only some protocols have such proofs, `apollo` among them
+    /// suffices. Only `apollo` and `artemis` have such proofs
     #[arg(long, global = true)]
     order: bool,
     #[command(subcommand)]

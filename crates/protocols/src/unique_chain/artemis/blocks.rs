@@ -4,7 +4,7 @@ use super::chain_state::ChainState;
 use super::message::{CBlock, SignedBlocks};
 use super::vote::Evidence;
 use quorate_consensus::Signed;
-use quorate_types::{BlockId, Digest, Height, ReplicaId, Time, View};
+use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, Time, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Heights above the last complete block at which blocks of an instance are kept. An honest coordinator sends an empty block
@@ -161,6 +161,20 @@ impl CBlocks {
             at = signed.body.block.parent;
         }
         path.into_iter().rev().take(most).cloned().collect()
+    }
+
+    /// Returns the headers from `low` up to its descendant `high`. `None` where they are not kept.
+    pub(super) fn headers(&self, low: BlockId, high: BlockId) -> Option<Vec<Block>> {
+        let (mut headers, mut at) = (Vec::new(), high);
+        loop {
+            let block = &self.get(at)?.body.block;
+            headers.push(block.clone());
+            if at == low {
+                headers.reverse();
+                return Some(headers);
+            }
+            at = block.parent;
+        }
     }
 
     /// Forgets blocks that are no longer served, and all that a committed vote has settled: its round, the height of its block,

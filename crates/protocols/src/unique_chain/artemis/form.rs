@@ -13,7 +13,9 @@ use super::vote::Vote;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{AttackEntry, Figures, Healed, Reject, Seal, Signed, Spec};
-use quorate_types::{BlockId, Committee, Digest, Height, Kind, ProtocolId, ReplicaId, Time, View};
+use quorate_types::{
+    BlockId, Committee, Digest, Height, Kind, OrderChain, ProtocolId, ReplicaId, Time, View,
+};
 use std::collections::BTreeMap;
 
 /// Marker type of Artemis.
@@ -73,6 +75,7 @@ impl Form for Artemis {
     };
     const FIGURES: Figures = figures::ARTEMIS;
     const ATTACKS: &'static [AttackEntry] = &[];
+    const PROVES_ORDER: bool = true;
     type Entry = Vote;
     type Message = ArtemisMessage;
     type Fact = ArtemisFact;
@@ -233,6 +236,16 @@ impl Form for Artemis {
         replica.resume_coordination(cx);
         cx.timers().cancel(Timer::Speak);
         replica.try_vote(cx);
+    }
+
+    /// §10: headers from the block up to the one that a vote is for, and signed votes of f + 1 distinct voters from it upwards.
+    fn order_chain(replica: &UniqueChain<Self>, committee: &Committee, block: BlockId) -> Option<OrderChain> {
+        let vote = replica.first_vote_for(block)?;
+        let votes = replica.entries.path_up(vote.id, committee.weak())?;
+        let named = votes.first()?.entry.block;
+        let blocks = replica.state.blocks.headers(block, named)?;
+        let votes = votes.iter().map(|frame| frame.entry.signed(frame.signature)).collect();
+        Some(OrderChain::Votes { blocks, votes })
     }
 
     /// The block is committed. The votes that have committed it arrive as at any replica.

@@ -7,7 +7,8 @@ use crate::encoding::variants;
 use quorate_consensus::{Claims, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::digest::context;
-use quorate_types::{BlockId, Digest, Height, Kind, ReplicaId, View};
+use quorate_types::order_proof::VOTE_PREFIX;
+use quorate_types::{BlockId, Digest, Height, Kind, ReplicaId, Signature, SignedVote, View};
 
 /// Two blocks of a coordinator at one place: equal view, anchor and height.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,6 +82,24 @@ pub struct Vote {
 
 quorate_types::wire_struct!(Vote { round, voter, parent, skips, view, block, kind });
 
+impl Vote {
+    /// Returns the vote as clients check it.
+    #[must_use]
+    pub fn signed(&self, signature: Signature) -> SignedVote {
+        SignedVote {
+            round: self.round,
+            voter: self.voter,
+            parent_round: self.parent.round,
+            parent: self.parent.id,
+            skips: self.skips,
+            view: self.view,
+            block: self.block,
+            content: self.kind.to_bytes(),
+            signature,
+        }
+    }
+}
+
 impl Entry for Vote {
     const KIND: Kind = VOTE;
     const BYTES_MIN: usize = 8 + 2 + 40 + 32 + 8 + 32 + 1;
@@ -98,7 +117,7 @@ impl Entry for Vote {
     }
 
     fn id(&self) -> Digest {
-        let mut bytes = b"artemis: vote".to_vec();
+        let mut bytes = VOTE_PREFIX.to_vec();
         self.encode(&mut bytes);
         Digest::of(&context::PROTOCOL, &bytes)
     }

@@ -198,6 +198,17 @@ impl UniqueChain<Artemis> {
         newest
     }
 
+    /// Returns the first vote on the chain of the tip whose block is this one or extends it.
+    pub(super) fn first_vote_for(&self, block: BlockId) -> Option<EntryRef> {
+        let height = self.state.blocks.get(block)?.body.block.height;
+        let (mut at, mut first) = (self.entries.tip(), None);
+        while self.state_after(at).is_some_and(|state| state.height >= height) {
+            first = Some(at);
+            at = self.entries.get(at.id)?.entry.parent;
+        }
+        first
+    }
+
     /// A7. §6: whether a block with requests up to the head is not final on the chain of the tip. Without further votes the last
     /// blocks before a pause would never be committed.
     fn is_open(&self, cx: &mut Context<'_, Artemis>, tip: EntryRef, state: &ChainState) -> bool {
