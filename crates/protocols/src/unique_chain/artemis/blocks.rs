@@ -114,10 +114,15 @@ impl CBlocks {
         self.kept.get(&id).map(|kept| &kept.signed)
     }
 
-    /// Returns the kept children of a block in an instance.
-    pub(super) fn children(&self, parent: BlockId, anchor: Digest) -> impl Iterator<Item = BlockId> {
+    /// Returns the kept blocks of an instance on top of a block, at the next height.
+    pub(super) fn next(
+        &self,
+        (height, parent): (Height, BlockId),
+        anchor: Digest,
+    ) -> impl Iterator<Item = BlockId> {
         let children = self.children.get(&parent).into_iter().flatten().copied();
-        children.filter(move |id| self.get(*id).is_some_and(|signed| signed.body.anchor == anchor))
+        let is_next = move |block: &CBlock| block.anchor == anchor && block.block.height == height.next();
+        children.filter(move |id| self.get(*id).is_some_and(|signed| is_next(&signed.body)))
     }
 
     /// Notes that a block is asked for because a vote of this round names it.

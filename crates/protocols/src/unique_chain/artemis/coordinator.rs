@@ -217,7 +217,7 @@ impl UniqueChain<Artemis> {
         loop {
             let Some(instance) = self.state.blocks.instances.get(&anchor) else { return };
             let (height, best) = instance.best;
-            let mut children = self.state.blocks.children(best, anchor);
+            let mut children = self.state.blocks.next((height, best), anchor);
             let next = children.find(|id| self.is_complete(cx, *id));
             drop(children);
             let Some(next) = next else { break };
@@ -289,7 +289,10 @@ impl UniqueChain<Artemis> {
         link: ReplicaId,
     ) -> Result<(), Reject> {
         let follow = blocks.windows(2).all(|pair| match pair {
-            [before, after] => after.body.block.parent == before.body.block.id(),
+            [before, after] => {
+                let (before, after) = (&before.body.block, &after.body.block);
+                after.parent == before.id() && after.height == before.height.next()
+            }
             _ => true,
         });
         if !follow {

@@ -1,10 +1,12 @@
 //! Tests of the rules in the module's table, named after them. Rules of the engine have their tests in the engine's folder.
 
+mod blocks;
 mod bounds;
 mod codec;
 mod coordinator;
 mod records;
 mod states;
+mod validity;
 mod voting;
 
 use super::super::entry::Entry as _;
