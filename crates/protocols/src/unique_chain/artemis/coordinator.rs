@@ -149,6 +149,11 @@ impl UniqueChain<Artemis> {
         let (id, height, parent, anchor) = (block.id(), block.height, block.parent, *anchor);
         let is_direct = link == signed.by;
         if height <= self.voted_height() {
+            // A11. Votes may have committed the block before its direct copy arrives.
+            if is_direct && self.state.blocks.get(id).is_some() {
+                self.state.blocks.keep(signed, is_direct);
+                self.advance_best(cx, id);
+            }
             return Err(Reject::Stale);
         }
         let Some(instance) = self.state.blocks.instances.get_mut(&anchor) else {

@@ -5,6 +5,7 @@ mod bounds;
 mod codec;
 mod coordinator;
 mod records;
+mod silence;
 mod states;
 mod validity;
 mod voting;
