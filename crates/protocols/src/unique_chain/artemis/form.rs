@@ -5,6 +5,7 @@ use super::super::figures;
 use super::super::record::UniqueRecord;
 use super::super::replica::{Context, Form, IfIdle, PastOf, Shown, Timer, UniqueChain, Verdict};
 use super::super::statements::{SPEC, VOTE};
+use super::attacks;
 use super::blocks::CBlocks;
 use super::chain_state::ChainState;
 use super::message::{ArtemisMessage, CBLOCK};
@@ -72,7 +73,7 @@ impl Form for Artemis {
         ..SPEC
     };
     const FIGURES: Figures = figures::ARTEMIS;
-    const ATTACKS: &'static [AttackEntry] = &[];
+    const ATTACKS: &'static [AttackEntry] = attacks::ATTACKS;
     type Entry = Vote;
     type Message = ArtemisMessage;
     type Fact = ArtemisFact;

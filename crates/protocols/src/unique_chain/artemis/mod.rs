@@ -76,6 +76,7 @@
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, probes of the guard, client replies: see `quorate-replica`.
 
+mod attacks;
 mod blocks;
 mod chain_state;
 mod coordinator;

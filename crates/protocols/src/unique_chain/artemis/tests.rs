@@ -1,5 +1,6 @@
 //! Tests of the rules in the module's table, named after them. Rules of the engine have their tests in the engine's folder.
 
+mod attacks;
 mod blocks;
 mod bounds;
 mod codec;
