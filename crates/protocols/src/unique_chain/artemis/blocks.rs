@@ -12,8 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) const HEIGHTS_AHEAD: u64 = 1_024;
 /// Blocks of unknown instances that are kept for each peer.
 const EARLY_MAX: usize = 64;
-/// Heights below the committed one whose blocks are served to peers.
-const SERVED_HEIGHTS: u64 = 1_024;
 /// Blocks that are wanted by their ids at most.
 const WANTED_MAX: usize = 1_024;
 
@@ -161,10 +159,9 @@ impl CBlocks {
         path.into_iter().rev().take(most).cloned().collect()
     }
 
-    /// Forgets blocks that are no longer served, and all that a committed vote has settled: its round, the height of its block,
-    /// and the round in which its instance was opened.
-    pub(super) fn settle(&mut self, round: View, height: Height, opened: View) {
-        let served = height.minus(SERVED_HEIGHTS);
+    /// Forgets blocks below the height that is served, and all that a committed vote has settled: its round, the height of its
+    /// block, and the round in which its instance was opened. Blocks are served as long as the votes that name them.
+    pub(super) fn settle(&mut self, round: View, height: Height, opened: View, served: Height) {
         while let Some((low, id)) = self.by_height.first().copied()
             && low < served
         {

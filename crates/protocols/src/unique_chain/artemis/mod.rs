@@ -52,6 +52,7 @@
 //! | A16 | §2, §6 | missing votes, blocks and bodies are asked for together; what may be on its way Δ/4 later | `coordinator::fetch_blocks` | `a16_*` |
 //! | A17 | §5, §11 | blocks of unknown instances, blocks far ahead and settled blocks take bounded memory | `CBlocks` | `a17_*` |
 //! | A18 | §4, §16 | accepted votes, their blocks and the state after the committed vote are durable with the next own vote | `voter::record_blocks` | `a18_*` |
+//! | A19 | §22 | a replica adopts the base point that f + 1 peers report equally, once its block is committed here | `base_points::adopt_point` | `a19_*` |
 //!
 //! ## Invariants
 //! I1: the votes that honest replicas accept above a committed vote extend it: U1 to U14 of the engine.
@@ -63,7 +64,8 @@
 //! [`ArtemisFact`]: own blocks · before each leaves · else the coordinator could sign two for one slot. Blocks of accepted
 //! votes with their coordinator's signatures · with the next own vote, and before a reply · else no replica could show the
 //! blocks of an acknowledged vote chain after a cold start (§16). The committed vote with the state after it · with the next
-//! sync · else view and head would be unknown, because older votes are dropped. Silence does not survive: blocks may have been
+//! sync · else view and head would be unknown, because older votes are dropped. Base points · with the next sync · else a
+//! replica that was away for long could not follow the votes again after a cold start. Silence does not survive: blocks may have been
 //! missed, so coordinators have S after a recovery.
 //!
 //! ## Deviations from the paper
@@ -77,6 +79,7 @@
 //! Payload transfer, checkpoints, catching up by `Decided`, probes of the guard, client replies: see `quorate-replica`.
 
 mod attacks;
+mod base_points;
 mod blocks;
 mod chain_state;
 mod coordinator;
@@ -88,6 +91,7 @@ mod tests;
 mod vote;
 mod voter;
 
+pub use base_points::BasePoint;
 pub use chain_state::ChainState;
 pub use form::Artemis;
 pub use message::{ArtemisMessage, CBLOCK, CBlock, SignedBlocks};

@@ -1,6 +1,7 @@
 //! Tests of the rules in the module's table, named after them. Rules of the engine have their tests in the engine's folder.
 
 mod attacks;
+mod base_points;
 mod blocks;
 mod bounds;
 mod codec;

@@ -1,7 +1,7 @@
 //! Encodings and properties of messages and records.
 
 use super::super::message::BLOCKS_MAX;
-use super::super::ArtemisFact;
+use super::super::{ArtemisFact, BasePoint};
 use super::*;
 use quorate_consensus::{Auth, Message as _, Place, Record as _};
 use quorate_types::codec::Wire;
@@ -51,11 +51,12 @@ fn records_read_back() {
         ArtemisFact::Emitted { until: Height(9), block: block.clone() },
         ArtemisFact::Voted { until: Height(9), block: signed(&block) },
         ArtemisFact::Committed { vote, state },
+        ArtemisFact::Point(BasePoint { vote, state }),
     ];
     facts.iter().for_each(check);
     let mut keys: Vec<_> = facts.iter().map(ArtemisFact::key).collect();
     keys.dedup();
-    assert_eq!(keys.len(), 3, "no record replaces one of another kind");
+    assert_eq!(keys.len(), 4, "no record replaces one of another kind");
 }
 
 /// An id binds every field, and so does the place of the vote's statement.
