@@ -12,6 +12,8 @@ pub(super) struct AnswerTable {
     pub(super) answers: BTreeMap<BlockId, Option<Ready>>,
     /// Answer about all other blocks of the tree.
     pub(super) otherwise: Option<Ready>,
+    /// Bytes of bodies by block.
+    pub(super) body_bytes: BTreeMap<BlockId, usize>,
     /// Payloads that the protocol has not asked for yet.
     pub(super) payloads: VecDeque<PayloadRef>,
     /// Payloads handed out here: their bodies are available.
@@ -36,6 +38,7 @@ impl Default for AnswerTable {
         Self {
             answers: BTreeMap::new(),
             otherwise: Some(Ready::Valid),
+            body_bytes: BTreeMap::new(),
             payloads: VecDeque::new(),
             own: BTreeSet::new(),
             proposed: Vec::new(),
@@ -58,8 +61,8 @@ impl HostView for AnswerTable {
         let known = blocks.get(block).filter(|_| !blocks.is_bare(block))?;
         if self.own.contains(&known.payload) { Some(Ready::Valid) } else { self.otherwise }
     }
-    fn body_bytes(&self, _: BlockId) -> usize {
-        0
+    fn body_bytes(&self, block: BlockId) -> usize {
+        self.body_bytes.get(&block).copied().unwrap_or_default()
     }
 
     fn pending(&self) -> Pending {

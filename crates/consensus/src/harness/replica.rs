@@ -326,6 +326,11 @@ impl<P: Protocol> Harness<P> {
         self.world.table.answers.insert(block, ready);
     }
 
+    /// Sets the bytes of a block's bodies; 0 at the start.
+    pub fn body_bytes(&mut self, block: BlockId, bytes: usize) {
+        self.world.table.body_bytes.insert(block, bytes);
+    }
+
     /// Makes a block ready.
     pub fn ready(&mut self, block: BlockId, how: Ready) {
         self.answer(block, Some(how));

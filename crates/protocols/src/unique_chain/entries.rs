@@ -280,6 +280,9 @@ impl<F: Form> UniqueChain<F> {
     ) -> Result<(), Reject> {
         let (now, delta_ns) = (cx.now(), self.delta.times(1));
         let entries = self.entries.path(id, above, ENTRIES_MAX);
+        if entries.first().is_none_or(|first| first.entry.parent().round > above) {
+            F::on_unserved(self, cx, link, above);
+        }
         if entries.is_empty() {
             return Err(Reject::NotNow("no such entries"));
         }

@@ -183,6 +183,15 @@ pub trait Form: Debug + Sized + Send + 'static {
     fn on_emit_timer(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>);
     /// Begins the own work anew: silence is over.
     fn resume(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>);
+    /// Handles a peer's question for entries above a round that are no longer served.
+    fn on_unserved(
+        replica: &mut UniqueChain<Self>,
+        cx: &mut Context<'_, Self>,
+        link: ReplicaId,
+        above: View,
+    ) {
+        let _ = (replica, cx, link, above);
+    }
     /// Takes over a block that was decided without this replica's own rules.
     fn adopt(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, tip: Tip);
 

@@ -12,8 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) const HEIGHTS_AHEAD: u64 = 1_024;
 /// Blocks of unknown instances that are kept for each peer.
 const EARLY_MAX: usize = 64;
-/// Heights below the committed one whose blocks are served to peers.
-const SERVED_HEIGHTS: u64 = 1_024;
 /// Blocks that are wanted by their ids at most.
 const WANTED_MAX: usize = 1_024;
 
@@ -114,17 +112,15 @@ impl CBlocks {
         self.kept.get(&id).map(|kept| &kept.signed)
     }
 
-    /// Returns the kept children of a block in an instance, at the next height.
-    pub(super) fn children(
+    /// Returns the kept blocks of an instance on top of a block, at the next height.
+    pub(super) fn next(
         &self,
         (height, parent): (Height, BlockId),
         anchor: Digest,
     ) -> impl Iterator<Item = BlockId> {
         let children = self.children.get(&parent).into_iter().flatten().copied();
-        children.filter(move |id| {
-            let body = self.get(*id).map(|signed| &signed.body);
-            body.is_some_and(|body| body.anchor == anchor && body.block.height == height.next())
-        })
+        let is_next = move |block: &CBlock| block.anchor == anchor && block.block.height == height.next();
+        children.filter(move |id| self.get(*id).is_some_and(|signed| is_next(&signed.body)))
     }
 
     /// Notes that a block is asked for because a vote of this round names it.
@@ -177,10 +173,9 @@ impl CBlocks {
         }
     }
 
-    /// Forgets blocks that are no longer served, and all that a committed vote has settled: its round, the height of its block,
-    /// and the round in which its instance was opened.
-    pub(super) fn settle(&mut self, round: View, height: Height, opened: View) {
-        let served = height.minus(SERVED_HEIGHTS);
+    /// Forgets blocks below the height that is served, and all that a committed vote has settled: its round, the height of its
+    /// block, and the round in which its instance was opened. Blocks are served as long as the votes that name them.
+    pub(super) fn settle(&mut self, round: View, height: Height, opened: View, served: Height) {
         while let Some((low, id)) = self.by_height.first().copied()
             && low < served
         {

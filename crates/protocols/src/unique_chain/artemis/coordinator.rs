@@ -148,6 +148,11 @@ impl UniqueChain<Artemis> {
         let (id, height, parent, anchor) = (block.id(), block.height, block.parent, *anchor);
         let is_direct = link == signed.by;
         if height <= self.voted_height() {
+            // A11. Votes may have committed the block before its direct copy arrives.
+            if is_direct && self.state.blocks.get(id).is_some() {
+                self.state.blocks.keep(signed, is_direct);
+                self.advance_best(cx, id);
+            }
             return Err(Reject::Stale);
         }
         let Some(instance) = self.state.blocks.instances.get(&anchor) else {
@@ -221,7 +226,7 @@ impl UniqueChain<Artemis> {
         loop {
             let Some(instance) = self.state.blocks.instances.get(&anchor) else { return };
             let (height, best) = instance.best;
-            let mut children = self.state.blocks.children((height, best), anchor);
+            let mut children = self.state.blocks.next((height, best), anchor);
             let next = children.find(|id| self.is_complete(cx, *id));
             drop(children);
             let Some(next) = next else { break };
@@ -293,7 +298,10 @@ impl UniqueChain<Artemis> {
         link: ReplicaId,
     ) -> Result<(), Reject> {
         let follow = blocks.windows(2).all(|pair| match pair {
-            [before, after] => after.body.block.parent == before.body.block.id(),
+            [before, after] => {
+                let (before, after) = (&before.body.block, &after.body.block);
+                after.parent == before.id() && after.height == before.height.next()
+            }
             _ => true,
         });
         if !follow {

@@ -5,6 +5,8 @@ use super::super::figures;
 use super::super::record::UniqueRecord;
 use super::super::replica::{Context, Form, IfIdle, PastOf, Shown, Timer, UniqueChain, Verdict};
 use super::super::statements::{SPEC, VOTE};
+use super::attacks;
+use super::base_points::BasePoints;
 use super::blocks::CBlocks;
 use super::chain_state::ChainState;
 use super::message::{ArtemisMessage, CBLOCK};
@@ -26,6 +28,7 @@ pub enum Artemis {}
 #[derive(Debug)]
 pub struct State {
     pub(super) blocks: CBlocks,
+    pub(super) points: BasePoints,
     /// States after accepted votes.
     pub(super) states: BTreeMap<Digest, ChainState>,
     /// The same votes by round.
@@ -44,6 +47,12 @@ impl State {
         if self.states.insert(vote.id, state).is_none() {
             self.by_round.entry(vote.round).or_default().push(vote.id);
         }
+    }
+
+    /// Returns the lowest height of the states that are kept.
+    fn lowest_height(&self) -> Height {
+        let lowest = self.by_round.values().next().into_iter().flatten();
+        lowest.filter_map(|id| self.states.get(id)).map(|state| state.height).min().unwrap_or_default()
     }
 
     /// Forgets the states after votes below a round.
@@ -74,7 +83,7 @@ impl Form for Artemis {
         ..SPEC
     };
     const FIGURES: Figures = figures::ARTEMIS;
-    const ATTACKS: &'static [AttackEntry] = &[];
+    const ATTACKS: &'static [AttackEntry] = attacks::ATTACKS;
     const PROVES_ORDER: bool = true;
     type Entry = Vote;
     type Message = ArtemisMessage;
@@ -83,8 +92,13 @@ impl Form for Artemis {
 
     fn open(_: &SynchronyParams, past: &PastOf<Self>) -> State {
         let (vote, state) = committed(past).unwrap_or((EntryRef::GENESIS, ChainState::GENESIS));
+        let points = past.records.iter().filter_map(|record| match record {
+            UniqueRecord::Form(ArtemisFact::Point(point)) => Some(*point),
+            _ => None,
+        });
         let mut replica = State {
             blocks: CBlocks::default(),
+            points: BasePoints::restored(points, vote.round),
             states: BTreeMap::new(),
             by_round: BTreeMap::new(),
             coordinator: ReplicaId(0),
@@ -112,7 +126,7 @@ impl Form for Artemis {
                 }
                 replica.state.blocks.keep(block, false);
             }
-            ArtemisFact::Committed { .. } => {} // `open` has restored it.
+            ArtemisFact::Committed { .. } | ArtemisFact::Point(_) => {} // `open` has restored them.
         }
     }
 
@@ -148,8 +162,10 @@ impl Form for Artemis {
     fn on_committed(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, base: EntryRef) {
         let Some(state) = replica.state_after(base) else { return };
         cx.record(&UniqueRecord::Form(ArtemisFact::Committed { vote: base, state }));
+        replica.note_points(cx, base);
         replica.state.forget_below(base.round.minus(STATES_KEPT));
-        replica.state.blocks.settle(base.round, state.height, state.anchor.round);
+        let served = replica.state.lowest_height().min(state.height);
+        replica.state.blocks.settle(base.round, state.height, state.anchor.round, served);
     }
 
     fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Vote, link: ReplicaId) {
@@ -218,6 +234,7 @@ impl Form for Artemis {
             }
             ArtemisMessage::WantBlocks { id, above } => replica.on_want_blocks(cx, link, id, above),
             ArtemisMessage::Blocks { blocks } => replica.on_blocks(cx, blocks, link),
+            ArtemisMessage::BasePoints { points } => replica.on_base_points(cx, points, link),
         }
     }
 
@@ -248,11 +265,21 @@ impl Form for Artemis {
         Some(OrderChain::Votes { blocks, votes })
     }
 
-    /// The block is committed. The votes that have committed it arrive as at any replica.
-    fn adopt(replica: &mut UniqueChain<Self>, _: &mut Context<'_, Self>, tip: Tip) {
+    /// The block is committed. The votes that have committed it arrive as at any replica, or above a base point.
+    fn adopt(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, tip: Tip) {
         if tip.height > replica.chain.committed().height {
             replica.chain.commit(tip);
+            replica.adopt_point(cx);
         }
+    }
+
+    fn on_unserved(
+        replica: &mut UniqueChain<Self>,
+        cx: &mut Context<'_, Self>,
+        link: ReplicaId,
+        above: View,
+    ) {
+        replica.show_points(cx, link, above);
     }
 }
 

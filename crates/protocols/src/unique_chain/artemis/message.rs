@@ -2,6 +2,7 @@
 
 use super::super::message::OwnMessage;
 use super::super::statements::author;
+use super::base_points::{BasePoint, POINTS_MAX};
 use super::vote::Vote;
 use crate::encoding::variants;
 use quorate_consensus::{Auth, Claims, Message, Place, Signed};
@@ -14,6 +15,7 @@ use quorate_types::{Block, BlockId, Digest, Height, Kind, PayloadId, Statement, 
 pub const CBLOCK: Kind = Kind::new("cblock");
 pub(super) const WANT_BLOCKS: Kind = Kind::new("want-blocks");
 pub(super) const BLOCKS: Kind = Kind::new("blocks");
+pub(super) const BASE_POINTS: Kind = Kind::new("base-points");
 
 /// Blocks in one answer at most.
 pub(super) const BLOCKS_MAX: usize = 256;
@@ -97,12 +99,18 @@ pub enum ArtemisMessage {
         /// Blocks that follow each other, oldest first.
         blocks: SignedBlocks,
     },
+    /// Answer to a question for votes that are no longer served.
+    BasePoints {
+        /// The newest base points, oldest first, and the committed vote.
+        points: Vec<BasePoint>,
+    },
 }
 
 variants!(ArtemisMessage, "artemis message":
     0 = CBlock(block),
     1 = WantBlocks { id, above },
     2 = Blocks { blocks[BLOCKS_MAX, CBlock::SIGNED_BYTES] },
+    3 = BasePoints { points[POINTS_MAX, BasePoint::BYTES_MIN] },
 );
 
 impl Message for ArtemisMessage {
@@ -111,6 +119,7 @@ impl Message for ArtemisMessage {
             Self::CBlock(_) => CBLOCK,
             Self::WantBlocks { .. } => WANT_BLOCKS,
             Self::Blocks { .. } => BLOCKS,
+            Self::BasePoints { .. } => BASE_POINTS,
         }
     }
 
@@ -119,14 +128,14 @@ impl Message for ArtemisMessage {
             Self::CBlock(CBlock { block, .. }) => {
                 Place { view: block.view, height: block.height, certified: false }
             }
-            Self::WantBlocks { .. } | Self::Blocks { .. } => Place::ANYWHERE,
+            Self::WantBlocks { .. } | Self::Blocks { .. } | Self::BasePoints { .. } => Place::ANYWHERE,
         }
     }
 
     fn auth(&self) -> Auth {
         match self {
             Self::CBlock(block) => Auth::Signed(block.statement()),
-            Self::WantBlocks { .. } => Auth::Linked(None),
+            Self::WantBlocks { .. } | Self::BasePoints { .. } => Auth::Linked(None),
             Self::Blocks { .. } => Auth::Relay,
         }
     }
@@ -138,7 +147,7 @@ impl Message for ArtemisMessage {
                     claims.refuse(why);
                 }
             }
-            Self::WantBlocks { .. } => {}
+            Self::WantBlocks { .. } | Self::BasePoints { .. } => {}
             Self::Blocks { blocks } => {
                 claims.make_room(blocks.len());
                 blocks.iter().for_each(|block| CBlock::claim(block, claims));

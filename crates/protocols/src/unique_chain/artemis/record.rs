@@ -1,6 +1,7 @@
 //! Durable facts of Artemis alone (§4).
 
 use super::super::entry::EntryRef;
+use super::base_points::{BasePoint, POINTS_KEPT};
 use super::chain_state::ChainState;
 use super::message::CBlock;
 use crate::encoding::variants;
@@ -31,16 +32,20 @@ pub enum ArtemisFact {
         /// The state.
         state: ChainState,
     },
+    /// A base point. A later one replaces it.
+    Point(BasePoint),
 }
 
 const EMITTED: u8 = 4;
 const VOTED: u8 = 5;
 const COMMITTED: u8 = 6;
+const POINT: u8 = 7;
 
 variants!(ArtemisFact, "artemis fact":
     EMITTED = Emitted { until, block },
     VOTED = Voted { until, block },
     COMMITTED = Committed { vote, state },
+    POINT = Point(point),
 );
 
 impl Record for ArtemisFact {
@@ -54,6 +59,10 @@ impl Record for ArtemisFact {
             }
             Self::Committed { .. } => {
                 RecordKey { kind: COMMITTED, height: Height::ZERO, scope: Digest::ZERO }
+            }
+            Self::Point(point) => {
+                let place = u8::try_from(point.number() % POINTS_KEPT).unwrap_or_default();
+                RecordKey { kind: POINT, height: Height::ZERO, scope: Digest([place; 32]) }
             }
         }
     }

@@ -60,7 +60,7 @@ impl UniqueChain<Artemis> {
     /// A1, A2. §3: checks the path from the head of the parent to the block of a vote.
     fn judge_path(&self, cx: &mut Context<'_, Artemis>, before: &ChainState, block: BlockId) -> Verdict {
         let (mut at, mut count, mut bytes) = (block, 0_usize, 0_usize);
-        let mut above: Option<Height> = None;
+        let mut above = None;
         while at != before.head {
             let Some(signed) = self.state.blocks.get(at) else { return Verdict::Missing };
             let body = &signed.body;
@@ -69,13 +69,12 @@ impl UniqueChain<Artemis> {
             bytes = bytes.saturating_add(cx.body_bytes(at));
             let is_too_much = count > BLOCKS_PER_VOTE_MAX || (count > 1 && bytes > BYTES_PER_VOTE_MAX);
             let height = body.block.height;
-            let follows = height > before.height && above.is_none_or(|above| above == height.next());
-            if !is_of_instance || is_too_much || !follows {
+            let is_next = above.is_none_or(|above| above == height.next());
+            if !is_of_instance || is_too_much || !is_next || height <= before.height {
                 return Verdict::Invalid;
             }
             (at, above) = (body.block.parent, Some(height));
         }
-        // Heights follow each other without a gap.
         if above == Some(before.height.next()) { Verdict::Valid } else { Verdict::Invalid }
     }
 
@@ -184,16 +183,17 @@ impl UniqueChain<Artemis> {
 
     /// Returns the highest complete block of the instance that follows the head, as far as one vote may go.
     fn newest_block(&self, cx: &mut Context<'_, Artemis>, state: &ChainState) -> Option<BlockId> {
-        let (mut newest, mut at, mut bytes) = (None, (state.height, state.head), 0_usize);
+        let (mut newest, mut at, mut bytes) = (None, state.head, 0_usize);
+        let mut height = state.height;
         for count in 1..=BLOCKS_PER_VOTE_MAX {
-            let mut children = self.state.blocks.children(at, state.anchor.id);
+            let mut children = self.state.blocks.next((height, at), state.anchor.id);
             let next = children.find(|id| self.is_complete(cx, *id));
             let Some(next) = next else { break };
             bytes = bytes.saturating_add(cx.body_bytes(next));
             if count > 1 && bytes > BYTES_PER_VOTE_MAX {
                 break;
             }
-            (newest, at) = (Some(next), (at.0.next(), next));
+            (newest, at, height) = (Some(next), next, height.next());
         }
         newest
     }

@@ -1,0 +1,148 @@
+//! A19: base points bring back a replica that was away for longer than votes are served.
+
+use super::super::BasePoint;
+use super::*;
+use quorate_types::ReplicaSet;
+
+/// Returns a point in this round whose block has this height.
+fn point(round: u64, height: u64) -> BasePoint {
+    let id = Digest([u8::try_from(round % 251).unwrap(); 32]);
+    let anchor = EntryRef { round: View(round - 1), id: Digest([3; 32]) };
+    let state = ChainState {
+        view: View(3),
+        anchor,
+        flags: ReplicaSet::EMPTY,
+        head: BlockId(Digest([4; 32])),
+        height: Height(height),
+    };
+    BasePoint { vote: EntryRef { round: View(round), id }, state }
+}
+
+fn reports(points: &[BasePoint]) -> Message {
+    UniqueMessage::Own(ArtemisMessage::BasePoints { points: points.to_vec() })
+}
+
+fn reported(said: &[(To, Message)]) -> Vec<(To, Vec<BasePoint>)> {
+    let points = |(to, it): &(To, Message)| match it {
+        UniqueMessage::Own(ArtemisMessage::BasePoints { points }) => Some((*to, points.clone())),
+        _ => None,
+    };
+    said.iter().filter_map(points).collect()
+}
+
+/// Returns a replica that has committed a block by the reports of f + 1 peers alone, and knows no vote of it.
+fn away(height: u64) -> Bench {
+    let mut bench = Bench::new();
+    let mut on = ROOT;
+    for number in 1..=height {
+        let block = cblock(FIRST, on, number);
+        bench.replica.fetched(block.block.clone());
+        bench.replica.decide(block.block.height, id(&block));
+        on = head(&block);
+    }
+    assert_eq!(bench.replica.protocol().chain.committed().height, Height(height));
+    bench
+}
+
+fn base(bench: &Bench) -> EntryRef {
+    bench.replica.protocol().entries.base()
+}
+
+#[test]
+fn a19_point_needs_f_plus_1_equal_reports() {
+    let (good, other) = (point(1_030, 2), point(1_031, 2));
+    let mut bench = away(3);
+    bench.take(0, reports(&[good]));
+    bench.take(1, reports(&[good]));
+    bench.take(1, reports(&[good]));
+    let mut twisted = good;
+    twisted.state.view = View(4);
+    bench.take(2, reports(&[twisted, other]));
+    assert_eq!(base(&bench), genesis());
+    bench.take(3, reports(&[good]));
+    assert_eq!((base(&bench), bench.round()), (good.vote, 1_031));
+    assert_eq!(bench.replica.protocol().state_after(good.vote), Some(good.state));
+    assert_eq!(bench.deliver(2, reports(&[good])), Err(Reject::Stale));
+}
+
+#[test]
+fn a19_highest_point_is_adopted_once_its_block_is_committed() {
+    let (low, high) = (point(1_030, 2), point(2_050, 4));
+    let mut bench = away(1);
+    for peer in [0, 1, 2] {
+        bench.take(peer, reports(&[low, high]));
+    }
+    assert_eq!(base(&bench), genesis());
+    let blocks = stream(FIRST, ROOT, 4);
+    for (block, expected) in blocks.iter().zip([genesis(), low.vote, low.vote]) {
+        bench.replica.fetched(block.block.clone());
+        bench.replica.decide(block.block.height, id(block));
+        assert_eq!(base(&bench), expected);
+    }
+    let mut bench = away(4);
+    for peer in [0, 1, 2] {
+        bench.take(peer, reports(&[low, high]));
+    }
+    assert_eq!(base(&bench), high.vote);
+}
+
+/// The votes above the point are accepted, and this replica votes again.
+#[test]
+fn a19_votes_above_the_point_are_followed() {
+    let point = point(1_030, 2);
+    let mut bench = away(2);
+    let block = cblock(In { view: 3, anchor: point.state.anchor.id }, (2, point.state.head), 9);
+    for peer in [0, 1, 2] {
+        bench.take(peer, reports(&[point]));
+    }
+    bench.emit(&block);
+    let first = vote_in(3, 1_031, point.vote, id(&block), VoteKind::Data);
+    bench.cast(&first);
+    assert!(bench.is_accepted(&first));
+    bench.skip_to(1_035, Some(&first));
+    let said = bench.votes();
+    assert_eq!(
+        said.iter().map(|vote| (vote.parent, &vote.kind)).collect::<Vec<_>>(),
+        [(first.place(), &VoteKind::Endorse)]
+    );
+    // The point survives a crash.
+    bench.replica.crash().unwrap();
+    assert_eq!(base(&bench), point.vote);
+    assert_eq!(bench.replica.protocol().state_after(point.vote), Some(point.state));
+}
+
+/// A replica keeps three points and reports them where votes are no longer served.
+#[test]
+fn a19_committed_votes_that_cross_a_multiple_are_points() {
+    let mut bench = Bench::new();
+    let (votes, tip) = grow_to(&mut bench, 5_199);
+    bench.clear();
+    let crossing: Vec<EntryRef> = votes.into_iter().filter(|vote| vote.round.0 % 1_024 == 0).collect();
+    let asks = |above: u64| UniqueMessage::Want { id: tip.id, above: View(above) };
+    let _ = bench.deliver(2, asks(5_000));
+    assert_eq!(reported(&bench.said()), [], "the path is served");
+    let _ = bench.deliver(2, asks(1_000));
+    let said = reported(&bench.said());
+    let places: Vec<EntryRef> = said[0].1.iter().map(|point| point.vote).collect();
+    assert_eq!((said.len(), said[0].0), (1, To::One(r(2))));
+    assert_eq!(places[..3], crossing[crossing.len() - 3..]);
+    assert_eq!(places[3], base(&bench));
+    // The points survive a crash.
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    let _ = bench.deliver(2, asks(1_000));
+    let after = reported(&bench.said());
+    assert_eq!(after[0].1[..3], said[0].1[..3]);
+}
+
+#[test]
+fn a19_reports_are_bounded() {
+    let mut bench = Bench::new();
+    let size = |bench: &Bench| format!("{:?}", bench.replica.protocol()).len();
+    bench.take(2, reports(&[point(1_030, 9); 4]));
+    let once = size(&bench);
+    for round in 1..1_000 {
+        bench.take(2, reports(&[point(1_030 + round, 9); 4]));
+    }
+    assert!(size(&bench) < once + 100);
+}
