@@ -50,7 +50,7 @@ impl BasePoint {
 #[derive(Debug, Default)]
 pub(super) struct BasePoints {
     /// The newest own ones, by number.
-    own: BTreeMap<u64, BasePoint>,
+    pub(super) own: BTreeMap<u64, BasePoint>,
     /// Round of the committed vote up to which all own ones are known.
     until: View,
     /// The last report of each peer.

@@ -62,20 +62,20 @@ fn a10_four_blocks_with_requests_wait_for_a_vote_at_most() {
 }
 
 #[test]
-fn a10_full_window_stops_requests() {
+fn a10_two_full_windows_stop_requests() {
     let (mut bench, _) = coordinator();
-    for _ in 0..16 {
+    for _ in 0..31 {
         bench.pass(heartbeat());
     }
     bench.clear();
     let replica = bench.replica.protocol();
     let (tip, best) = (replica.entries.tip(), replica.state.blocks.instances[&Digest::ZERO].best);
-    assert_eq!(best.0, Height(17));
+    assert_eq!(best.0, Height(32));
     bench.cast(&vote(2, tip, best.1, VoteKind::Data));
     bench.replica.offer([payload(7)]);
     assert_eq!(emitted(&mut bench), [], "L is 16, and no checkpoint is stable");
     bench.pass(heartbeat());
-    assert_eq!(emitted(&mut bench), [(18, false)]);
+    assert_eq!(emitted(&mut bench), [(33, false)]);
 }
 
 #[test]
