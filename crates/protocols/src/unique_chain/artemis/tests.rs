@@ -1,4 +1,18 @@
 //! Tests of the rules in the module's table, named after them. Rules of the engine have their tests in the engine's folder.
+//!
+//! Most mutations of §21 are inside the form, and a test of the rule fails with each:
+//!
+//! | mutation | test |
+//! |---|---|
+//! | unchained-vote | `id_of_a_vote_binds_its_fields`, and the engine's rules about parents |
+//! | ref-not-below-head | `a1_data_vote_names_a_strict_descendant_of_the_head` |
+//! | double-flag | `a5_flags_count_once_for_each_voter` |
+//! | no-scope | `a14_coordinator_serves_the_view_on_each_branch` |
+//! | no-endorse | `a7_requests_that_are_not_final_are_endorsed_at_once` |
+//! | timer-without-S | `a13_round_lasts_long_enough_for_the_voters_wait` |
+//! | fetched-then-direct | `a11_fetched_block_does_not_and_its_direct_copy_does` |
+//!
+//! Scenario 14 in `tests/simulated/artemis.rs` has slow-all and slow-link. The engine's recovery is restart-blames.
 
 mod attacks;
 mod base_points;

@@ -126,8 +126,11 @@ fn a16_answers_are_the_path_above_a_height() {
 fn a16_blocks_in_an_answer_follow_each_other() {
     let blocks = stream(FIRST, ROOT, 3);
     let gap = cblock(FIRST, (5, id(&blocks[0])), 9);
+    let beside = cblock(FIRST, (1, BlockId(Digest([8; 32]))), 9);
     let mut bench = Bench::new();
-    for wrong in [[&blocks[0], &blocks[2]], [&blocks[1], &blocks[0]], [&blocks[0], &gap]] {
+    for wrong in
+        [[&blocks[0], &blocks[2]], [&blocks[1], &blocks[0]], [&blocks[0], &gap], [&blocks[0], &beside]]
+    {
         let wrong: Vec<CBlock> = wrong.map(CBlock::clone).into();
         assert!(matches!(bench.deliver(2, hands_on(&wrong)), Err(Reject::Invalid(_))), "{wrong:?}");
     }
