@@ -227,7 +227,7 @@ fn a4_evidence_is_of_the_instance_and_the_vote_names_the_head() {
         let last = vote_in(2, 4, on, named, kind);
         let mut all = votes.clone();
         all.push(last.clone());
-        assert_eq!(accepts(&[one.clone()], &all), is_valid, "{last:?}");
+        assert_eq!(accepts(std::slice::from_ref(&one), &all), is_valid, "{last:?}");
     }
 }
 

@@ -58,7 +58,7 @@ fn a7_requests_that_are_not_final_are_endorsed_at_once() {
 fn a7_blocks_without_requests_are_not_endorsed() {
     let block = empty(FIRST, ROOT, 1);
     let first = data(1, genesis(), &block);
-    let mut bench = Bench::voter(&[first.clone()], &[block]);
+    let mut bench = Bench::voter(std::slice::from_ref(&first), &[block]);
     bench.skip_to(5, Some(&first));
     assert_eq!(kinds(&mut bench), []);
 }
