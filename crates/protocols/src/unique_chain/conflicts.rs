@@ -6,9 +6,10 @@
 
 use super::entries::Origin;
 use super::entry::{Entry, EntryRef};
+use super::message::UniqueMessage;
 use super::replica::{Form, UniqueChain};
 use super::store::SERVED_ROUNDS;
-use quorate_consensus::{Alarm, Cx};
+use quorate_consensus::{Alarm, Cx, To};
 use quorate_types::{BlockId, Digest, ReplicaId, ReplicaSet, Time, View};
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ use std::collections::BTreeMap;
 pub(super) struct Suspects(BTreeMap<ReplicaId, (Digest, Time)>);
 
 impl<F: Form> UniqueChain<F> {
-    /// Whether an entry of a round that is over is worth a check: its author has sent it itself, and its peer has no other one
-    /// under check since Δ.
+    /// Whether an entry of a round that is over is worth a check: its author has sent it itself, or it is the tip of a proof, and
+    /// its peer has no other one under check since Δ.
     pub(super) fn suspects(
         &mut self,
         cx: &Cx<'_, Self>,
@@ -34,9 +35,8 @@ impl<F: Form> UniqueChain<F> {
         let known = self.signs.suspects.0.get(&link);
         let is_free =
             known.is_none_or(|(id, since)| *id == place.id || now >= since.plus(self.delta.times(1)));
-        // An entry on the own chain is none, and without that chain nothing can be compared.
-        let is_aside = || self.is_ancestor_of_base(place) == Some(false);
-        let is_worth_it = origin == Origin::Author && link != cx.me() && is_recent && is_free && is_aside();
+        let is_shown = origin != Origin::Fetched && link != cx.me();
+        let is_worth_it = is_shown && is_recent && is_free && self.is_beside(place);
         if is_worth_it {
             self.signs.suspects.0.insert(link, (place.id, now));
         }
@@ -75,6 +75,19 @@ impl<F: Form> UniqueChain<F> {
         let is_late = self.committed_by.is_some_and(|by| place.round >= by);
         if is_late || authors.len() >= cx.committee().weak() {
             self.break_safety(cx, second);
+        }
+    }
+
+    /// Whether an entry is of a round that is over, and not on the own chain. Without that chain nothing can be compared.
+    pub(super) fn is_beside(&self, place: EntryRef) -> bool {
+        place.round <= self.entries.base().round && self.is_ancestor_of_base(place) == Some(false)
+    }
+
+    /// Shows the committed entry to a peer that has shown an entry beside it. The peer may need it as a proof, and a stopped
+    /// replica answers no question.
+    pub(super) fn show_base(&self, cx: &mut Cx<'_, Self>, link: ReplicaId) {
+        if let Some(frame) = self.entries.get(self.entries.base().id) {
+            cx.send_unheld(To::One(link), UniqueMessage::Entries { entries: vec![frame.clone()] });
         }
     }
 

@@ -53,6 +53,7 @@ impl<F: Form> UniqueChain<F> {
         }
         if is_over {
             self.entries.keep(frame, link);
+            self.show_base(cx, link);
             self.check_conflict(cx, place.id, link);
             return Err(Reject::Stale);
         }

@@ -217,7 +217,8 @@ impl<F: Form> UniqueChain<F> {
         let mut tip_round = View::ZERO;
         if let Some(tip) = tip {
             tip_round = tip.entry.round();
-            if tip_round > self.entries.tip().round {
+            // U12: an entry beside the own chain may prove a conflict.
+            if tip_round > self.entries.tip().round || self.is_beside(tip.entry.place()) {
                 // The proof counts even if its tip is refused.
                 let _: Result<(), Reject> = self.take_entry(cx, tip, link, Origin::Tip);
             }

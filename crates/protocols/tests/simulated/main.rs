@@ -9,6 +9,10 @@
     reason = "tests: a panic is how they fail"
 )]
 
+mod apollo;
+mod apollo_flaws;
+mod apollo_run;
+mod apollo_schedules;
 mod attacks;
 mod byzantine;
 mod chained;

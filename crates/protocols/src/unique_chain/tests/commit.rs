@@ -113,6 +113,18 @@ fn u12_chain_that_skips_the_committing_rounds_stops_the_replica() {
     assert_eq!(wants_in(&bench.said()), [(To::One(r(3)), id(&other).0)]);
     bench.take(3, UniqueMessage::Entries { entries: vec![frame(&other)] });
     assert_eq!(bench.alarms().0, 1);
+    // Its parent may be known from a proof: its holder may have stopped, and then answers no question.
+    let mut bench = Bench::new();
+    bench.grow(&[vec![first.clone()], chain(2, tip(&first), 2)].concat());
+    assert_eq!(bench.deliver(3, relay(2, Some(&other))), Err(Reject::Stale));
+    let shown = UniqueMessage::Entries { entries: vec![frame(&first)] };
+    assert_eq!(
+        (bench.alarms().0, bench.said().pop()),
+        (0, Some((To::One(r(3)), shown))),
+        "and to its holder"
+    );
+    bench.propose(&entry(4, tip(&other), 9));
+    assert_eq!(bench.alarms().0, 1);
     // A parent of an earlier round needs no proof: the committed entry's round is skipped.
     let blocks = chain(1, GENESIS, 4);
     for (round, parent) in [(7, GENESIS), (8, tip(&blocks[0]))] {

@@ -1,0 +1,799 @@
+//! Scenarios of `artemis` §12, by their numbers. Scenario 10 and the equivocation at an anchor of scenario 11 are unit tests as
+//! well (`a1_*`, `a5_*`).
+
+use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
+use crate::sync_exact_world::{DELTA_NS, NEAR_NS, exact};
+use crate::sync_flaws::Moved;
+use quorate_consensus::flawed::{Flaw, Flawed};
+use quorate_consensus::parts::chain::empty_payload;
+use quorate_consensus::{AttackEntry, Entry, Timers, To};
+use quorate_protocols::unique_chain::artemis::{Artemis, ArtemisMessage, CBlock, Evidence, Vote, VoteKind};
+use quorate_protocols::unique_chain::{
+    Entry as _, EntryRef, Timer, UniqueChain, UniqueMessage, skips_digest,
+};
+use quorate_sim::{
+    Audience, Byzantine, Change, Failure, Fault, Frame, LinkConditions, NetworkFault, Oracle, Places,
+    Settings, Survives, Verdict, World, ms, secs,
+};
+use quorate_types::wire::frame::PROTOCOL;
+use quorate_types::{Block, BlockId, Digest, Height, Kind, ReplicaId, ReplicaSet, Time, View, Wire as _};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+type Message = UniqueMessage<Vote, ArtemisMessage>;
+type Protocol = UniqueChain<Artemis>;
+
+/// τ of these worlds: S is 4 Δ.
+const HEARTBEAT_NS: u64 = 3 * DELTA_NS;
+const SILENCE_NS: u64 = 4 * DELTA_NS;
+
+fn registered() -> &'static Entry {
+    quorate_protocols::find("artemis").unwrap()
+}
+
+fn decoded(frame: &Frame) -> Option<Message> {
+    if frame.frame_type != PROTOCOL {
+        return None;
+    }
+    let whole = Message::from_bytes(&frame.body).ok();
+    whole.or_else(|| Message::from_bytes(frame.body.split_last_chunk::<64>()?.0).ok())
+}
+
+/// Votes and blocks that have left, each once, with their times.
+#[derive(Default)]
+struct Log {
+    votes: Vec<(Time, Vote)>,
+    blocks: Vec<(Time, CBlock)>,
+    known: BTreeSet<Digest>,
+}
+
+impl Log {
+    fn hear(&mut self, at: Time, message: Message) {
+        match message {
+            UniqueMessage::Entry { entry, .. } if self.known.insert(entry.id()) => {
+                self.votes.push((at, entry));
+            }
+            UniqueMessage::Own(ArtemisMessage::CBlock(block)) if self.known.insert(block.block.id().0) => {
+                self.blocks.push((at, block));
+            }
+            _ => {}
+        }
+    }
+
+    fn since(&self, at: Time) -> Vec<(Time, Vote)> {
+        self.votes.iter().filter(|(sent, _)| *sent >= at).cloned().collect()
+    }
+}
+
+type SharedLog = Rc<RefCell<Log>>;
+
+fn listen(world: &mut World, mut judge: impl FnMut(Time, &Frame) -> Verdict + 'static) -> SharedLog {
+    let log = SharedLog::default();
+    let shared = Rc::clone(&log);
+    world.hook(move |now, frame| {
+        if let Some(message) = decoded(frame) {
+            shared.borrow_mut().hear(now, message);
+        }
+        judge(now, frame)
+    });
+    log
+}
+
+/// Returns a world whose messages all take δ, with a heartbeat of 3 Δ.
+fn world_of(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
+    exact(entry, n, seed, |settings| {
+        settings.set("heartbeat_ms", i64::try_from(HEARTBEAT_NS / ms(1)).unwrap());
+        settings.client.audience = Audience::All;
+        settings.client.in_flight_max = 64;
+        change(settings);
+    })
+}
+
+/// Returns the entry with one attack alone.
+fn with_attack(name: &str) -> Entry {
+    let entry = registered();
+    let attack: AttackEntry = *entry.attacks.iter().find(|attack| attack.name == name).unwrap();
+    Entry { attacks: Box::leak(Box::new([attack])), ..*entry }
+}
+
+fn count(world: &World, kind: &'static str) -> u64 {
+    world.sent().get(&Kind::new(kind)).copied().unwrap_or_default()
+}
+
+fn view(world: &World, id: u16) -> View {
+    world.status(r(id)).unwrap().view
+}
+
+/// Submits an operation in each δ, and notes the time at which the first and the last replica have committed each height.
+fn steady_load(world: &mut World, steps: u64) -> BTreeMap<Height, (Time, Time)> {
+    let mut committed: BTreeMap<Height, (Time, Time)> = BTreeMap::new();
+    for step in 0..steps * 10 {
+        if step.is_multiple_of(10) {
+            world.submit(usize::try_from(step / 10 % 2).unwrap(), &[incr("n")]);
+        }
+        go(world.run_for(ms(1)), world);
+        let now = world.now();
+        let decided: Vec<Height> = world.replicas().map(|id| world.decided(id)).collect();
+        let (low, high) = (decided.iter().min().unwrap().0, decided.iter().max().unwrap().0);
+        let known = committed.last_key_value().map_or(high, |(height, _)| height.0);
+        for height in known + 1..=high {
+            committed.insert(Height(height), (now, Time::MAX));
+        }
+        if committed.is_empty() {
+            committed.insert(Height(high), (Time::ZERO, Time::ZERO));
+        }
+        for (_, last) in committed.range_mut(..=Height(low)).map(|(_, times)| times) {
+            *last = (*last).min(now);
+        }
+    }
+    committed
+}
+
+/// S1, S2: rounds take δ, and a block is committed (f + 2) δ to (f + 3) δ after it has left.
+fn commits_under_load(n: usize, earliest: u64, latest: u64) {
+    let mut world = world_of(registered(), n, 1, |_| {});
+    let log = listen(&mut world, |_, _| Verdict::Pass);
+    begin(&mut world);
+    level(&mut world);
+    let since = world.now();
+    let committed = steady_load(&mut world, 60);
+    let log = log.borrow();
+    // The first votes of the load have other intervals.
+    let votes: Vec<Time> = log.since(since.plus(ms(100))).iter().map(|(at, _)| *at).collect();
+    let periods: BTreeSet<u64> = votes.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(periods.iter().all(|period| (ms(9)..=ms(11)).contains(period)), "n = {n} {periods:?}");
+    let mut judged = 0;
+    for (at, block) in &log.blocks {
+        let has_requests = block.block.payload != empty_payload();
+        let Some((first, last)) = committed.get(&block.block.height).filter(|_| has_requests) else {
+            continue;
+        };
+        if *at < since.plus(ms(100)) || *last == Time::MAX {
+            continue;
+        }
+        let (first, last) = (first.since(*at), last.since(*at));
+        // Times are read each millisecond. The last replica commits a δ after the first one.
+        assert!(first >= earliest && first <= latest + ms(1), "n = {n}: {first} at the first replica");
+        assert!(last <= latest + NEAR_NS + ms(1), "n = {n}: {last} at the last replica");
+        judged += 1;
+    }
+    assert!(judged >= 20, "n = {n}: {judged}");
+    drop(log);
+    settle(&mut world);
+}
+
+#[test]
+fn s01_blocks_of_three_replicas_commit_after_three_to_four_delays() {
+    commits_under_load(3, 3 * NEAR_NS, 4 * NEAR_NS);
+}
+
+#[test]
+fn s02_blocks_of_seven_replicas_commit_after_five_to_six_delays() {
+    commits_under_load(7, 5 * NEAR_NS, 6 * NEAR_NS);
+}
+
+/// S3: a Data vote and f Endorse votes commit the request. After that there is a block and a round in each heartbeat.
+#[test]
+fn s03_request_before_a_pause_is_endorsed_and_committed() {
+    for (n, f) in [(3, 1), (5, 2)] {
+        let mut world = world_of(registered(), n, 3, |_| {});
+        let log = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        level(&mut world);
+        go(world.run_for(2 * HEARTBEAT_NS), &world);
+        let since = world.now();
+        let id = world.submit(0, &[incr("n")])[0];
+        wait_for(&mut world, &[id], DELTA_NS);
+        go(world.run_for(HEARTBEAT_NS / 2), &world);
+        let kinds: Vec<VoteKind> = log.borrow().since(since).into_iter().map(|(_, vote)| vote.kind).collect();
+        let data = kinds.iter().filter(|kind| **kind == VoteKind::Data).count();
+        let endorsed = kinds.iter().filter(|kind| **kind == VoteKind::Endorse).count();
+        assert_eq!(endorsed, f, "n = {n} {kinds:?}");
+        assert!(data <= 2 && kinds.len() == data + endorsed, "n = {n} {kinds:?}");
+        go(world.run_for(HEARTBEAT_NS), &world);
+        let sent = |world: &World| ["cblock", "vote", "relay"].map(|kind| count(world, kind));
+        let before = sent(&world);
+        go(world.run_for(10 * HEARTBEAT_NS), &world);
+        let each = u64::try_from(n).unwrap() - 1;
+        let spent: Vec<u64> = sent(&world).iter().zip(before).map(|(after, before)| after - before).collect();
+        for (spent, expected) in spent.iter().zip([10 * each, 10 * each, 10 * (each - 1)]) {
+            assert!(spent.abs_diff(expected) <= 2 * each, "n = {n}: {spent}, not {expected}");
+        }
+        assert_eq!((view(&world, 1), count(&world, "blame")), (View(1), 0));
+    }
+}
+
+/// S4: a burst of requests. No vote adds more than 16 blocks.
+#[test]
+fn s04_burst_is_voted_for_in_portions() {
+    let mut world = world_of(registered(), 3, 4, |settings| settings.clients = 4);
+    let log = listen(&mut world, |_, _| Verdict::Pass);
+    begin(&mut world);
+    level(&mut world);
+    let mut ids = Vec::new();
+    for client in 0..200 {
+        ids.extend(world.submit(client % 4, &[incr("n")]));
+    }
+    wait_for(&mut world, &ids, secs(5));
+    let log = log.borrow();
+    let heights: BTreeMap<BlockId, u64> =
+        log.blocks.iter().map(|(_, block)| (block.block.id(), block.block.height.0)).collect();
+    let named: Vec<u64> =
+        log.votes.iter().filter_map(|(_, vote)| heights.get(&vote.block).copied()).collect();
+    assert!(named.windows(2).all(|pair| pair[1] >= pair[0] && pair[1] - pair[0] <= 16), "{named:?}");
+    drop(log);
+    assert_eq!(view(&world, 1), View(1));
+    settle(&mut world);
+}
+
+/// Returns the kinds of votes that change views, with their voters, by view.
+fn against(log: &SharedLog, since: Time) -> Vec<(View, ReplicaId, bool)> {
+    let votes = log.borrow().since(since);
+    let changes = votes.into_iter().filter_map(|(_, vote)| match vote.kind {
+        VoteKind::NoProgress => Some((vote.view, vote.voter, false)),
+        VoteKind::Equivocation(_) => Some((vote.view, vote.voter, true)),
+        _ => None,
+    });
+    changes.collect()
+}
+
+/// S5: a crashed coordinator is flagged by f + 1 voters after S, and the next one continues on the head at the anchor.
+#[test]
+fn s05_crashed_coordinator_is_replaced_in_time() {
+    for (n, f) in [(3_u16, 1_u64), (5, 2)] {
+        let mut world = world_of(registered(), usize::from(n), 5, |_| {});
+        let log = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        for number in 0..10 {
+            let id = world.submit(0, &[put("k", number)])[0];
+            wait_for(&mut world, &[id], secs(2));
+        }
+        level(&mut world);
+        world.crash(r(0), Survives::Everything);
+        let crashed = world.now();
+        let id = world.submit(0, &[incr("n")])[0];
+        wait_for(&mut world, &[id], secs(20));
+        let took = world.now().since(crashed);
+        // S, a round of the crashed voter, f + 1 votes, the first block, and its commit.
+        let rounds = 4 * DELTA_NS + SILENCE_NS + 2 * NEAR_NS;
+        let bound = SILENCE_NS + HEARTBEAT_NS + 2 * rounds + 4 * DELTA_NS + (3 * f + 8) * NEAR_NS;
+        assert!(took <= bound, "n = {n}: {took} of {bound}");
+        let flags = against(&log, crashed);
+        let voters: BTreeSet<ReplicaId> = flags.iter().map(|(_, by, _)| *by).collect();
+        assert_eq!(voters.len() as u64, f + 1, "n = {n}: {flags:?}");
+        assert!(flags.iter().all(|(of, _, is_evidence)| *of == View(1) && !is_evidence), "{flags:?}");
+        assert_eq!((view(&world, n - 1), world.status(r(n - 1)).unwrap().leader), (View(2), r(1)));
+        world.start(r(0)).unwrap();
+        settle(&mut world);
+        assert_eq!(view(&world, 0), View(2));
+    }
+}
+
+/// The first coordinator is a controlled replica in its first view. All others are at one height.
+struct Controlled {
+    world: World,
+    log: SharedLog,
+    /// The last block of the coordinator.
+    last: Block,
+}
+
+impl Controlled {
+    fn new(n: usize, seed: u64, liars: &[u16], judge: impl FnMut(Time, &Frame) -> Verdict + 'static) -> Self {
+        Self::of(registered(), n, seed, liars, |_| {}, judge)
+    }
+
+    fn of(
+        entry: &Entry,
+        n: usize,
+        seed: u64,
+        liars: &[u16],
+        change: impl FnOnce(&mut Settings),
+        judge: impl FnMut(Time, &Frame) -> Verdict + 'static,
+    ) -> Self {
+        let mut world = world_of(entry, n, seed, change);
+        let log = listen(&mut world, judge);
+        begin(&mut world);
+        level(&mut world);
+        // Half a heartbeat after the last block nothing is on its way.
+        let blocks = Rc::clone(&log);
+        let count = blocks.borrow().blocks.len();
+        go(world.run_while("a heartbeat", secs(2), |_| blocks.borrow().blocks.len() == count), &world);
+        go(world.run_for(HEARTBEAT_NS / 2), &world);
+        assert!(world.replicas().all(|id| world.status(id).unwrap().view == View(1)));
+        liars.iter().for_each(|liar| world.take_control(r(*liar)));
+        let last = log.borrow().blocks.last().unwrap().1.block.clone();
+        Self { world, log, last }
+    }
+
+    /// Returns the tip of the vote chain.
+    fn tip(&self) -> Vote {
+        self.log.borrow().votes.last().unwrap().1.clone()
+    }
+
+    /// Returns an empty block of the coordinator on top of another one; its time distinguishes it.
+    fn block(on: &Block, time_ns: u64) -> CBlock {
+        let block = Block {
+            parent: on.id(),
+            height: on.height.next(),
+            view: View(1),
+            proposer: r(0),
+            time_ns,
+            payload: empty_payload(),
+            extra: CBlock::bind(Digest::ZERO),
+        };
+        CBlock { block, anchor: Digest::ZERO }
+    }
+
+    fn emit(&mut self, to: &[u16], block: &CBlock) {
+        let to: ReplicaSet = to.iter().map(|id| r(*id)).collect();
+        let message: Message = UniqueMessage::Own(ArtemisMessage::CBlock(block.clone()));
+        self.world.send_as(r(0), To::Some(to), &message);
+    }
+
+    /// Returns the vote of a liar in the round after a vote.
+    fn vote(&self, on: &Vote, block: BlockId, kind: VoteKind) -> Vote {
+        let n = u64::try_from(self.world.settings().n).unwrap();
+        let round = on.round.next();
+        let voter = r(u16::try_from((round.0 - 1) % n).unwrap());
+        let parent = EntryRef { round: on.round, id: on.id() };
+        Vote { round, voter, parent, skips: skips_digest(&[]), view: View(1), block, kind }
+    }
+
+    fn cast(&mut self, to: &[u16], vote: &Vote) {
+        let to: ReplicaSet = to.iter().map(|id| r(*id)).collect();
+        let message: Message = UniqueMessage::Entry { entry: vote.clone(), skips: Vec::new() };
+        self.world.send_as(vote.voter, To::Some(to), &message);
+    }
+
+    fn run(&mut self, ns: u64) {
+        let ran = self.world.run_for(ns);
+        go(ran, &self.world);
+    }
+
+    fn signed(&self, block: &CBlock) -> quorate_consensus::Signed<CBlock> {
+        let signature = self.world.sign(r(0), &block.statement());
+        quorate_consensus::Signed { body: block.clone(), by: r(0), signature }
+    }
+
+    /// Runs until the next voter is this replica, half a heartbeat after the last block. The coordinator still coordinates.
+    fn wait_for_voter(world: &mut World, log: &SharedLog, voter: u16) {
+        let n = u64::try_from(world.settings().n).unwrap();
+        let is_next = |log: &SharedLog| {
+            let round = log.borrow().votes.last().unwrap().1.round.0;
+            round % n == u64::from(voter)
+        };
+        go(world.run_while("the voter is next", secs(20), |_| !is_next(log)), world);
+        go(world.run_for(HEARTBEAT_NS / 2), world);
+        assert!(is_next(log));
+    }
+
+    /// Ends the messages of liars, and judges agreement and progress of the others.
+    fn end(mut self) {
+        let id = self.world.submit(1, &[incr("n")])[0];
+        wait_for(&mut self.world, &[id], secs(30));
+        settle_honest(&mut self.world);
+    }
+}
+
+/// S4, with K_max: forty blocks at once.
+#[test]
+fn s04_vote_adds_sixteen_blocks_at_most() {
+    let mut c = Controlled::new(3, 44, &[0], |_, _| Verdict::Pass);
+    let since = c.world.now();
+    let (mut on, mut heights) = (c.last.clone(), BTreeMap::new());
+    heights.insert(on.id(), on.height.0);
+    for _ in 0..40 {
+        let block = Controlled::block(&on, 0);
+        c.emit(&[1, 2], &block);
+        heights.insert(block.block.id(), block.block.height.0);
+        on = block.block;
+    }
+    c.run(4 * SILENCE_NS);
+    let votes = c.log.borrow().since(since);
+    let mut named = vec![c.last.height.0];
+    named.extend(
+        votes.iter().filter(|(_, vote)| vote.kind == VoteKind::Data).map(|(_, vote)| heights[&vote.block]),
+    );
+    let steps: Vec<u64> = named.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(steps.first(), Some(&16), "{steps:?}");
+    assert_eq!((steps.iter().sum::<u64>(), steps.iter().max()), (40, Some(&16)), "{steps:?}");
+    c.end();
+}
+
+/// S6: an Equivocation vote leaves within two honest rounds, and changes the view at once. The branch with votes stays.
+#[test]
+fn s06_equivocating_coordinator_is_replaced_at_once() {
+    let mut c = Controlled::new(5, 6, &[0], |_, _| Verdict::Pass);
+    let since = c.world.now();
+    let (one, other) = (Controlled::block(&c.last, 1), Controlled::block(&c.last, 2));
+    c.emit(&[1, 2], &one);
+    c.emit(&[3, 4], &other);
+    c.run(2 * (4 * DELTA_NS + SILENCE_NS));
+    let votes = c.log.borrow().since(since);
+    let shown = votes.iter().position(|(_, vote)| matches!(vote.kind, VoteKind::Equivocation(_)));
+    let named: Vec<BlockId> =
+        votes.iter().filter(|(_, vote)| vote.kind == VoteKind::Data).map(|(_, vote)| vote.block).collect();
+    assert!(shown.is_some_and(|place| place <= 2), "{votes:?}");
+    assert!((1..5).all(|id| view(&c.world, id) == View(2)), "{votes:?}");
+    assert!(named.first().is_some_and(|first| [one.block.id(), other.block.id()].contains(first)));
+    let stays = c
+        .log
+        .borrow()
+        .blocks
+        .iter()
+        .any(|(_, block)| block.block.view == View(2) && named.contains(&block.block.parent));
+    assert!(stays, "the next coordinator extends the head at the anchor");
+    c.end();
+}
+
+/// S7: blocks of the coordinator reach one honest replica alone. Its votes name them, and the others fetch them.
+#[test]
+fn s07_coordinator_that_serves_one_replica_makes_progress() {
+    let mut world = world_of(registered(), 5, 7, |_| {});
+    let log = listen(&mut world, |_, frame| {
+        let is_withheld = frame.content.kind.as_str() == "cblock" && frame.from == r(0) && frame.to != r(1);
+        if is_withheld { Verdict::Drop } else { Verdict::Pass }
+    });
+    begin(&mut world);
+    let since = world.now();
+    for number in 0..10 {
+        let id = world.submit(number % 2, &[incr("n")])[0];
+        wait_for(&mut world, &[id], secs(5));
+    }
+    // Each of the other honest voters may flag it. f + 1 of them replace it, and that is as well.
+    let voters: BTreeSet<ReplicaId> = against(&log, since).iter().map(|(_, by, _)| *by).collect();
+    assert!(!voters.contains(&r(1)), "{voters:?}");
+    assert_eq!(count(&world, "blame"), 0);
+    settle(&mut world);
+}
+
+/// S8: f voters that flag in each turn replace nobody.
+#[test]
+fn s08_f_voters_that_flag_always_replace_no_coordinator() {
+    let entry = with_attack("false flags");
+    for (n, liars) in [(3, vec![2]), (5, vec![2, 4])] {
+        let mut world = world_of(&entry, n, 8, |settings| {
+            settings.byzantine.replicas = liars.iter().map(|id| (r(*id), Byzantine::Own)).collect();
+        });
+        let log = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        for number in 0..30 {
+            let id = world.submit(number % 2, &[incr("n")])[0];
+            wait_for(&mut world, &[id], secs(5));
+        }
+        go(world.run_for(20 * HEARTBEAT_NS), &world);
+        let flags = against(&log, Time::ZERO);
+        assert!(flags.len() > 2 * liars.len(), "{flags:?}");
+        assert!(flags.iter().all(|(_, by, _)| liars.contains(&by.0)), "{flags:?}");
+        assert_eq!(view(&world, 0), View(1), "n = {n}");
+        settle_honest(&mut world);
+    }
+}
+
+/// S9: a voter is silent, late, equivocates, or sends to one replica. No honest voter is skipped.
+#[test]
+fn s09_byzantine_voters_break_nothing() {
+    let attacks = [
+        "equivocate",
+        "late votes",
+        "told to one",
+        "false blames",
+        "unanswered",
+        "endorse alone",
+        "older branch",
+    ];
+    for name in attacks {
+        let entry = with_attack(name);
+        for (n, liar) in [(3, 2), (5, 3)] {
+            let mut world = world_of(&entry, n, 9, |settings| {
+                settings.byzantine.replicas = BTreeMap::from([(r(liar), Byzantine::Own)]);
+            });
+            begin(&mut world);
+            for number in 0..12 {
+                let id = world.submit(number % 2, &[incr("n")])[0];
+                wait_for(&mut world, &[id], secs(20));
+            }
+            for id in (0..u16::try_from(n).unwrap()).filter(|id| *id != liar) {
+                assert_eq!(world.status(r(id)).unwrap().alarms.doubts, 0, "{name}: replica {id} of {n}");
+            }
+            settle_honest(&mut world);
+        }
+    }
+    let mut world = world_of(registered(), 5, 9, |_| {});
+    begin(&mut world);
+    world.crash(r(3), Survives::Everything);
+    for number in 0..12 {
+        let id = world.submit(number % 2, &[incr("n")])[0];
+        wait_for(&mut world, &[id], secs(20));
+    }
+    assert_eq!(view(&world, 0), View(1));
+    world.start(r(3)).unwrap();
+    settle(&mut world);
+}
+
+/// S10: Data votes of a Byzantine voter for a block that is no descendant, after a gap, and without its body.
+#[test]
+fn s10_invalid_data_votes_are_skipped() {
+    for case in 0..3 {
+        let mut world = world_of(registered(), 3, 10, |_| {});
+        let log = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        level(&mut world);
+        Controlled::wait_for_voter(&mut world, &log, 0);
+        // Replica 0 is coordinator and next voter.
+        world.take_control(r(0));
+        let last = log.borrow().blocks.last().unwrap().1.block.clone();
+        let mut c = Controlled { world, log, last };
+        let tip = c.tip();
+        let named = match case {
+            0 => c.last.parent,
+            1 => {
+                let mut gap = Controlled::block(&c.last, 0);
+                gap.block.height = gap.block.height.next();
+                c.emit(&[1, 2], &gap);
+                gap.block.id()
+            }
+            _ => BlockId(Digest([7; 32])),
+        };
+        let vote = c.vote(&tip, named, VoteKind::Data);
+        let since = c.world.now();
+        c.cast(&[1, 2], &vote);
+        c.run(4 * DELTA_NS + SILENCE_NS + 3 * DELTA_NS + SILENCE_NS);
+        let later = c.log.borrow().since(since);
+        assert!(later.iter().skip(1).all(|(_, later)| later.parent.id != vote.id()), "{case}: {later:?}");
+        assert!(later.iter().any(|(_, later)| later.round > vote.round), "{case}: the round was skipped");
+        assert_eq!([1, 2].map(|id| c.world.status(r(id)).unwrap().alarms.doubts), [0, 0]);
+        c.end();
+    }
+}
+
+/// S11: the voter at the anchor equivocates: one vote opens view 2, and one does not. The next honest voter decides.
+#[test]
+fn s11_votes_that_equivocate_at_the_anchor_leave_one_chain() {
+    let mut world = world_of(registered(), 5, 11, |_| {});
+    let log = listen(&mut world, |_, _| Verdict::Pass);
+    begin(&mut world);
+    level(&mut world);
+    Controlled::wait_for_voter(&mut world, &log, 0);
+    world.take_control(r(0));
+    let last = log.borrow().blocks.last().unwrap().1.block.clone();
+    let mut c = Controlled { world, log, last };
+    let tip = c.tip();
+    let (one, other) = (Controlled::block(&c.last, 1), Controlled::block(&c.last, 2));
+    let evidence = Evidence { first: c.signed(&one), second: c.signed(&other) };
+    let opens = c.vote(&tip, tip.block, VoteKind::Equivocation(Box::new(evidence)));
+    let stays = c.vote(&tip, tip.block, VoteKind::Endorse);
+    c.cast(&[1, 2], &stays);
+    c.cast(&[3, 4], &opens);
+    c.run(8 * (4 * DELTA_NS + SILENCE_NS));
+    let views: BTreeSet<View> = (1..5).map(|id| view(&c.world, id)).collect();
+    assert_eq!(views.len(), 1, "{views:?}");
+    c.end();
+}
+
+/// S12: all delays are exactly Δ.
+#[test]
+fn s12_delays_of_exactly_delta_are_tolerated() {
+    for n in [3, 5] {
+        let mut world = world_of(registered(), n, 12, |settings| {
+            settings.conditions = LinkConditions::constant(DELTA_NS);
+            settings.client.retry_ns = secs(3);
+        });
+        let log = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        for number in 0..10 {
+            let id = world.submit(0, &[put("k", number)])[0];
+            wait_for(&mut world, &[id], secs(5));
+        }
+        go(world.run_for(20 * HEARTBEAT_NS), &world);
+        assert_eq!(count(&world, "blame"), 0, "n = {n}");
+        assert_eq!((against(&log, Time::ZERO), view(&world, 1)), (vec![], View(1)), "n = {n}");
+        settle(&mut world);
+    }
+}
+
+/// S12 with one slow link within the bound: its votes commit each block before the coordinator's own copy arrives.
+#[test]
+fn s12_coordinator_at_the_end_of_a_slow_link_is_not_flagged() {
+    for (n, far) in [(3, 2), (5, 3)] {
+        let mut world = world_of(registered(), n, 120, |_| {});
+        let log = listen(&mut world, move |_, frame| {
+            let is_far = (frame.from, frame.to) == (r(0), r(far));
+            if is_far { Verdict::Delay(DELTA_NS - NEAR_NS) } else { Verdict::Pass }
+        });
+        begin(&mut world);
+        for number in 0..10 {
+            let id = world.submit(0, &[put("k", number)])[0];
+            wait_for(&mut world, &[id], secs(5));
+            go(world.run_for(5 * HEARTBEAT_NS), &world);
+        }
+        assert_eq!(against(&log, Time::ZERO), vec![], "n = {n}");
+        assert_eq!((count(&world, "blame"), view(&world, 1)), (0, View(1)), "n = {n}");
+        settle(&mut world);
+    }
+}
+
+/// S13: a coordinator and a voter restart again and again. The oracle of slots judges each vote and block.
+#[test]
+fn s13_restarts_reuse_no_height_and_no_round() {
+    for survives in [Survives::Nothing, Survives::Everything] {
+        let mut world = world_of(registered(), 3, 13, |_| {});
+        let log = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        for step in 0..8_u16 {
+            let ids: Vec<_> = (0..4).flat_map(|client| world.submit(client % 2, &[incr("n")])).collect();
+            go(world.run_for(NEAR_NS / 2 + u64::from(step) * 3 * ms(1)), &world);
+            let id = r(step % 3);
+            world.crash(id, survives);
+            go(world.run_for(ms(5)), &world);
+            world.start(id).unwrap();
+            wait_for(&mut world, &ids, secs(20));
+            go(world.run_for(4 * DELTA_NS), &world);
+        }
+        let log = log.borrow();
+        let rounds: BTreeSet<View> = log.votes.iter().map(|(_, vote)| vote.round).collect();
+        assert_eq!(rounds.len(), log.votes.len(), "one vote in a round");
+        let slots: BTreeSet<_> =
+            log.blocks.iter().map(|(_, it)| (it.anchor, it.block.view, it.block.height)).collect();
+        assert_eq!(slots.len(), log.blocks.len(), "one block at a height");
+        drop(log);
+        settle(&mut world);
+    }
+}
+
+/// S14: a slow link of the coordinator alone causes changes of the view, and no fork.
+#[test]
+fn s14_slow_coordinator_is_replaced_without_a_fork() {
+    let mut world = world_of(registered(), 3, 14, |settings| settings.set("guarded", true));
+    begin(&mut world);
+    level(&mut world);
+    world.tolerate(Oracle::Accusation);
+    let slow = Rc::new(RefCell::new(true));
+    let is_slow = Rc::clone(&slow);
+    let log = listen(&mut world, move |_, frame| {
+        let is_late = *is_slow.borrow() && frame.from == r(0) && frame.content.kind.as_str() == "cblock";
+        if is_late { Verdict::Delay(12 * DELTA_NS) } else { Verdict::Pass }
+    });
+    let id = world.submit(0, &[incr("n")])[0];
+    wait_for(&mut world, &[id], secs(20));
+    assert!(view(&world, 1) > View(1), "{:?}", against(&log, Time::ZERO));
+    *slow.borrow_mut() = false;
+    go(world.run_for(secs(3)), &world);
+    settle(&mut world);
+}
+
+/// The schedule of `apollo` §12 with votes, n = 3. The voter of the first round lies and signs two votes, each for another
+/// block of its own as the coordinator. Messages between both honest replicas are late.
+fn two_votes(entry: &Entry, guarded: bool, all_are_late: bool) -> (Result<(), Failure>, World) {
+    let mut world = world_of(entry, 3, 140, |settings| settings.set("guarded", guarded));
+    let log = listen(&mut world, |_, _| Verdict::Pass);
+    begin(&mut world);
+    level(&mut world);
+    go(world.run_for(30 * DELTA_NS), &world);
+    let next_commits = |log: &SharedLog| {
+        let height = log.borrow().blocks.last().unwrap().1.block.height.0;
+        height % 8 == 7
+    };
+    let round_of = |log: &SharedLog| log.borrow().votes.last().unwrap().1.round.0;
+    // Replica 0 is the next voter, and empty blocks are committed at the next height.
+    let is_there = |log: &SharedLog| next_commits(log) && round_of(log) % 3 == 0;
+    go(world.run_while("the schedule can begin", secs(60), |_| !is_there(&log)), &world);
+    go(world.run_for(HEARTBEAT_NS / 2), &world);
+    assert!(is_there(&log));
+    world.take_control(r(0));
+    let last = log.borrow().blocks.last().unwrap().1.block.clone();
+    let mut c = Controlled { world, log, last };
+    let late = if all_are_late { Places::of(0..3) } else { Places::of([1, 2]) };
+    let change = Change::Late { by_ns: 30 * DELTA_NS, until: Time::ZERO };
+    let tip = c.tip();
+    for (to, time_ns) in [(1, 1), (2, 2)] {
+        let block = Controlled::block(&c.last, time_ns);
+        let vote = c.vote(&tip, block.block.id(), VoteKind::Data);
+        c.emit(&[to], &block);
+        c.cast(&[to], &vote);
+    }
+    let fault = Some(Fault::BeyondDelta);
+    let ran = c.world.run_for(NEAR_NS / 2);
+    go(ran, &c.world);
+    c.world.begin_fault(NetworkFault { from: late, to: late, both_ways: true, change, fault });
+    let mut result = Ok(());
+    for _ in 0..30 * 20 {
+        result = c.world.run_for(ms(5));
+        crate::sync_planned_run::answer_probes(&mut c.world, &[r(0)]);
+        if result.is_err() {
+            break;
+        }
+        // The liar blames each round, with the proof of the last vote that it knows.
+        let votes = c.log.borrow().votes.clone();
+        for (_, vote) in votes.iter().rev().take(2) {
+            let signature = c.world.sign(vote.voter, &vote.statement());
+            let tip =
+                quorate_protocols::unique_chain::Framed { entry: vote.clone(), skips: Vec::new(), signature };
+            let round = vote.round.next();
+            let proof = quorate_protocols::unique_chain::RoundProof {
+                round,
+                tip: Some(tip),
+                skips: Vec::new(),
+                resync: false,
+            };
+            let message: Message = UniqueMessage::Blame(Box::new(proof));
+            if vote.parent.round.next() == vote.round {
+                c.world.send_as(r(0), To::All, &message);
+            }
+        }
+    }
+    (result, c.world)
+}
+
+/// Script `slow-link`: with the guard on, one slow link between honest replicas forks the log.
+#[test]
+fn s14_slow_link_forks_guarded_replicas_too() {
+    let (result, _) = two_votes(registered(), true, false);
+    let failure = result.unwrap_err();
+    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
+}
+
+/// Script `slow-all`: the guard keeps the log whole where all messages are slower than Δ.
+#[test]
+fn s14_slowdown_of_all_messages_forks_unguarded_replicas_alone() {
+    let (result, _) = two_votes(registered(), false, true);
+    let failure = result.unwrap_err();
+    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
+    let (result, _) = two_votes(registered(), true, true);
+    assert_eq!(result, Ok(()));
+}
+
+/// §22: peers serve votes of 1,024 rounds. A replica that was away for longer follows the votes again from a base point.
+#[test]
+fn replica_that_was_away_for_long_votes_again() {
+    for (n, seed) in [(3, 16), (5, 17)] {
+        let mut world = world_of(registered(), n, seed, |_| {});
+        let log = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        level(&mut world);
+        let away = r(2);
+        world.crash(away, Survives::Everything);
+        let round = |log: &SharedLog| log.borrow().votes.last().unwrap().1.round.0;
+        let until = round(&log) + 1_300;
+        go(world.run_while("rounds pass", secs(3_000), |_| round(&log) < until), &world);
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        wait_for(&mut world, &ids, secs(20));
+        world.start(away).unwrap();
+        let started = world.now();
+        let votes = |log: &SharedLog| log.borrow().since(started).iter().any(|(_, vote)| vote.voter == away);
+        go(world.run_while("the replica votes again", secs(60), |_| !votes(&log)), &world);
+        settle(&mut world);
+    }
+}
+
+/// A replica whose round timer does not cover S.
+#[derive(Default)]
+struct TimerWithoutS(Moved);
+
+impl Flaw<Protocol> for TimerWithoutS {
+    fn clock(&mut self, _: &Protocol, timer: Timer, now: Time) -> Time {
+        self.0.clock(timer == Timer::Round, now)
+    }
+
+    fn sets_timers(&mut self, _: &Protocol, _: Time, timers: &mut Timers<Timer>) {
+        self.0.follow(timers, Timer::Round, |at| at.minus(SILENCE_NS));
+    }
+}
+
+/// S15: a voter waits S for a suspicion, and is blamed although honest. Script `timer-without-S`.
+#[test]
+fn s15_round_timer_without_the_voters_wait_blames_honest_voters() {
+    let blames = |entry: &Entry| {
+        let mut world = world_of(entry, 3, 15, |settings| {
+            settings.conditions = LinkConditions::constant(DELTA_NS);
+        });
+        begin(&mut world);
+        world.crash(r(0), Survives::Everything);
+        let before = count(&world, "blame");
+        // The coordinator is down: the next voter waits for its suspicion.
+        let _ = world.run_for(2 * SILENCE_NS);
+        count(&world, "blame") - before
+    };
+    assert!(blames(&Entry::of::<Flawed<Protocol, TimerWithoutS>>()) > 0);
+}
