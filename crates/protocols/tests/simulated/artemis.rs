@@ -11,12 +11,9 @@ use quorate_protocols::unique_chain::artemis::{Artemis, ArtemisMessage, CBlock, 
 use quorate_protocols::unique_chain::{
     Entry as _, EntryRef, Timer, UniqueChain, UniqueMessage, skips_digest,
 };
-use quorate_sim::{
-    Audience, Byzantine, Change, Failure, Fault, Frame, LinkConditions, NetworkFault, Oracle, Places,
-    Settings, Survives, Verdict, World, ms, secs,
-};
+use quorate_sim::{Audience, Byzantine, Frame, LinkConditions, Settings, Survives, Verdict, World, ms, secs};
 use quorate_types::wire::frame::PROTOCOL;
-use quorate_types::{Block, BlockId, Digest, Height, Kind, ReplicaId, ReplicaSet, Time, View, Wire as _};
+use quorate_types::{Block, BlockId, Digest, Kind, ReplicaId, ReplicaSet, Time, View, Wire as _};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -103,74 +100,6 @@ fn count(world: &World, kind: &'static str) -> u64 {
 
 fn view(world: &World, id: u16) -> View {
     world.status(r(id)).unwrap().view
-}
-
-/// Submits an operation in each δ, and notes the time at which the first and the last replica have committed each height.
-fn steady_load(world: &mut World, steps: u64) -> BTreeMap<Height, (Time, Time)> {
-    let mut committed: BTreeMap<Height, (Time, Time)> = BTreeMap::new();
-    for step in 0..steps * 10 {
-        if step.is_multiple_of(10) {
-            world.submit(usize::try_from(step / 10 % 2).unwrap(), &[incr("n")]);
-        }
-        go(world.run_for(ms(1)), world);
-        let now = world.now();
-        let decided: Vec<Height> = world.replicas().map(|id| world.decided(id)).collect();
-        let (low, high) = (decided.iter().min().unwrap().0, decided.iter().max().unwrap().0);
-        let known = committed.last_key_value().map_or(high, |(height, _)| height.0);
-        for height in known + 1..=high {
-            committed.insert(Height(height), (now, Time::MAX));
-        }
-        if committed.is_empty() {
-            committed.insert(Height(high), (Time::ZERO, Time::ZERO));
-        }
-        for (_, last) in committed.range_mut(..=Height(low)).map(|(_, times)| times) {
-            *last = (*last).min(now);
-        }
-    }
-    committed
-}
-
-/// S1, S2: rounds take δ, and a block is committed (f + 2) δ to (f + 3) δ after it has left.
-fn commits_under_load(n: usize, earliest: u64, latest: u64) {
-    let mut world = world_of(registered(), n, 1, |_| {});
-    let log = listen(&mut world, |_, _| Verdict::Pass);
-    begin(&mut world);
-    level(&mut world);
-    let since = world.now();
-    let committed = steady_load(&mut world, 60);
-    let log = log.borrow();
-    // The first votes of the load have other intervals.
-    let votes: Vec<Time> = log.since(since.plus(ms(100))).iter().map(|(at, _)| *at).collect();
-    let periods: BTreeSet<u64> = votes.windows(2).map(|pair| pair[1].since(pair[0])).collect();
-    assert!(periods.iter().all(|period| (ms(9)..=ms(11)).contains(period)), "n = {n} {periods:?}");
-    let mut judged = 0;
-    for (at, block) in &log.blocks {
-        let has_requests = block.block.payload != empty_payload();
-        let Some((first, last)) = committed.get(&block.block.height).filter(|_| has_requests) else {
-            continue;
-        };
-        if *at < since.plus(ms(100)) || *last == Time::MAX {
-            continue;
-        }
-        let (first, last) = (first.since(*at), last.since(*at));
-        // Times are read each millisecond. The last replica commits a δ after the first one.
-        assert!(first >= earliest && first <= latest + ms(1), "n = {n}: {first} at the first replica");
-        assert!(last <= latest + NEAR_NS + ms(1), "n = {n}: {last} at the last replica");
-        judged += 1;
-    }
-    assert!(judged >= 20, "n = {n}: {judged}");
-    drop(log);
-    settle(&mut world);
-}
-
-#[test]
-fn s01_blocks_of_three_replicas_commit_after_three_to_four_delays() {
-    commits_under_load(3, 3 * NEAR_NS, 4 * NEAR_NS);
-}
-
-#[test]
-fn s02_blocks_of_seven_replicas_commit_after_five_to_six_delays() {
-    commits_under_load(7, 5 * NEAR_NS, 6 * NEAR_NS);
 }
 
 /// S3: a Data vote and f Endorse votes commit the request. After that there is a block and a round in each heartbeat.
@@ -448,29 +377,6 @@ fn s07_coordinator_that_serves_one_replica_makes_progress() {
     settle(&mut world);
 }
 
-/// S8: f voters that flag in each turn replace nobody.
-#[test]
-fn s08_f_voters_that_flag_always_replace_no_coordinator() {
-    let entry = with_attack("false flags");
-    for (n, liars) in [(3, vec![2]), (5, vec![2, 4])] {
-        let mut world = world_of(&entry, n, 8, |settings| {
-            settings.byzantine.replicas = liars.iter().map(|id| (r(*id), Byzantine::Own)).collect();
-        });
-        let log = listen(&mut world, |_, _| Verdict::Pass);
-        begin(&mut world);
-        for number in 0..30 {
-            let id = world.submit(number % 2, &[incr("n")])[0];
-            wait_for(&mut world, &[id], secs(5));
-        }
-        go(world.run_for(20 * HEARTBEAT_NS), &world);
-        let flags = against(&log, Time::ZERO);
-        assert!(flags.len() > 2 * liars.len(), "{flags:?}");
-        assert!(flags.iter().all(|(_, by, _)| liars.contains(&by.0)), "{flags:?}");
-        assert_eq!(view(&world, 0), View(1), "n = {n}");
-        settle_honest(&mut world);
-    }
-}
-
 /// S9: a voter is silent, late, equivocates, or sends to one replica. No honest voter is skipped.
 #[test]
 fn s09_byzantine_voters_break_nothing() {
@@ -638,131 +544,6 @@ fn s13_restarts_reuse_no_height_and_no_round() {
             log.blocks.iter().map(|(_, it)| (it.anchor, it.block.view, it.block.height)).collect();
         assert_eq!(slots.len(), log.blocks.len(), "one block at a height");
         drop(log);
-        settle(&mut world);
-    }
-}
-
-/// S14: a slow link of the coordinator alone causes changes of the view, and no fork.
-#[test]
-fn s14_slow_coordinator_is_replaced_without_a_fork() {
-    let mut world = world_of(registered(), 3, 14, |settings| settings.set("guarded", true));
-    begin(&mut world);
-    level(&mut world);
-    world.tolerate(Oracle::Accusation);
-    let slow = Rc::new(RefCell::new(true));
-    let is_slow = Rc::clone(&slow);
-    let log = listen(&mut world, move |_, frame| {
-        let is_late = *is_slow.borrow() && frame.from == r(0) && frame.content.kind.as_str() == "cblock";
-        if is_late { Verdict::Delay(12 * DELTA_NS) } else { Verdict::Pass }
-    });
-    let id = world.submit(0, &[incr("n")])[0];
-    wait_for(&mut world, &[id], secs(20));
-    assert!(view(&world, 1) > View(1), "{:?}", against(&log, Time::ZERO));
-    *slow.borrow_mut() = false;
-    go(world.run_for(secs(3)), &world);
-    settle(&mut world);
-}
-
-/// The schedule of `apollo` §12 with votes, n = 3. The voter of the first round lies and signs two votes, each for another
-/// block of its own as the coordinator. Messages between both honest replicas are late.
-fn two_votes(entry: &Entry, guarded: bool, all_are_late: bool) -> (Result<(), Failure>, World) {
-    let mut world = world_of(entry, 3, 140, |settings| settings.set("guarded", guarded));
-    let log = listen(&mut world, |_, _| Verdict::Pass);
-    begin(&mut world);
-    level(&mut world);
-    go(world.run_for(30 * DELTA_NS), &world);
-    let next_commits = |log: &SharedLog| {
-        let height = log.borrow().blocks.last().unwrap().1.block.height.0;
-        height % 8 == 7
-    };
-    let round_of = |log: &SharedLog| log.borrow().votes.last().unwrap().1.round.0;
-    // Replica 0 is the next voter, and empty blocks are committed at the next height.
-    let is_there = |log: &SharedLog| next_commits(log) && round_of(log) % 3 == 0;
-    go(world.run_while("the schedule can begin", secs(60), |_| !is_there(&log)), &world);
-    go(world.run_for(HEARTBEAT_NS / 2), &world);
-    assert!(is_there(&log));
-    world.take_control(r(0));
-    let last = log.borrow().blocks.last().unwrap().1.block.clone();
-    let mut c = Controlled { world, log, last };
-    let late = if all_are_late { Places::of(0..3) } else { Places::of([1, 2]) };
-    let change = Change::Late { by_ns: 30 * DELTA_NS, until: Time::ZERO };
-    let tip = c.tip();
-    for (to, time_ns) in [(1, 1), (2, 2)] {
-        let block = Controlled::block(&c.last, time_ns);
-        let vote = c.vote(&tip, block.block.id(), VoteKind::Data);
-        c.emit(&[to], &block);
-        c.cast(&[to], &vote);
-    }
-    let fault = Some(Fault::BeyondDelta);
-    let ran = c.world.run_for(NEAR_NS / 2);
-    go(ran, &c.world);
-    c.world.begin_fault(NetworkFault { from: late, to: late, both_ways: true, change, fault });
-    let mut result = Ok(());
-    for _ in 0..30 * 20 {
-        result = c.world.run_for(ms(5));
-        crate::sync_planned_run::answer_probes(&mut c.world, &[r(0)]);
-        if result.is_err() {
-            break;
-        }
-        // The liar blames each round, with the proof of the last vote that it knows.
-        let votes = c.log.borrow().votes.clone();
-        for (_, vote) in votes.iter().rev().take(2) {
-            let signature = c.world.sign(vote.voter, &vote.statement());
-            let tip =
-                quorate_protocols::unique_chain::Framed { entry: vote.clone(), skips: Vec::new(), signature };
-            let round = vote.round.next();
-            let proof = quorate_protocols::unique_chain::RoundProof {
-                round,
-                tip: Some(tip),
-                skips: Vec::new(),
-                resync: false,
-            };
-            let message: Message = UniqueMessage::Blame(Box::new(proof));
-            if vote.parent.round.next() == vote.round {
-                c.world.send_as(r(0), To::All, &message);
-            }
-        }
-    }
-    (result, c.world)
-}
-
-/// Script `slow-link`: with the guard on, one slow link between honest replicas forks the log.
-#[test]
-fn s14_slow_link_forks_guarded_replicas_too() {
-    let (result, _) = two_votes(registered(), true, false);
-    let failure = result.unwrap_err();
-    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
-}
-
-/// Script `slow-all`: the guard keeps the log whole where all messages are slower than Δ.
-#[test]
-fn s14_slowdown_of_all_messages_forks_unguarded_replicas_alone() {
-    let (result, _) = two_votes(registered(), false, true);
-    let failure = result.unwrap_err();
-    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
-    let (result, _) = two_votes(registered(), true, true);
-    assert_eq!(result, Ok(()));
-}
-
-/// §22: peers serve votes of 1,024 rounds. A replica that was away for longer follows the votes again from a base point.
-#[test]
-fn replica_that_was_away_for_long_votes_again() {
-    for (n, seed) in [(3, 16), (5, 17)] {
-        let mut world = world_of(registered(), n, seed, |_| {});
-        let log = listen(&mut world, |_, _| Verdict::Pass);
-        begin(&mut world);
-        level(&mut world);
-        let away = r(2);
-        world.crash(away, Survives::Everything);
-        let round = |log: &SharedLog| log.borrow().votes.last().unwrap().1.round.0;
-        let until = round(&log) + 1_300;
-        go(world.run_while("rounds pass", secs(3_000), |_| round(&log) < until), &world);
-        let ids = world.submit(0, &[incr("n"), incr("n")]);
-        wait_for(&mut world, &ids, secs(20));
-        world.start(away).unwrap();
-        let started = world.now();
-        let votes = |log: &SharedLog| log.borrow().since(started).iter().any(|(_, vote)| vote.voter == away);
-        go(world.run_while("the replica votes again", secs(60), |_| !votes(&log)), &world);
         settle(&mut world);
     }
 }

@@ -13,6 +13,7 @@ mod apollo;
 mod apollo_flaws;
 mod apollo_run;
 mod apollo_schedules;
+mod artemis;
 mod attacks;
 mod byzantine;
 mod chained;
