@@ -333,6 +333,10 @@ impl<F: Form> Protocol for UniqueChain<F> {
         match message {
             UniqueMessage::Entry { entry, skips } => {
                 let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
+                // U3. §4: only the author of its round signs an entry.
+                if seal.by != entry.author() {
+                    return Err(Reject::WrongSender);
+                }
                 self.on_entry(cx, Framed { entry, skips, signature }, link)
             }
             UniqueMessage::Proof(proof) => self.on_proof(cx, *proof, link),

@@ -230,6 +230,10 @@ impl Form for Artemis {
         match message {
             ArtemisMessage::CBlock(body) => {
                 let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
+                // A8. §5: only the coordinator of its view signs a block.
+                if seal.by != body.block.proposer {
+                    return Err(Reject::WrongSender);
+                }
                 replica.on_cblock(cx, Signed { body, by: seal.by, signature }, link)
             }
             ArtemisMessage::WantBlocks { id, above } => replica.on_want_blocks(cx, link, id, above),

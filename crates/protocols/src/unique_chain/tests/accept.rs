@@ -35,6 +35,21 @@ fn u3_invalid_entry_is_never_accepted() {
     assert_eq!((bench.tip(), bench.round()), (BlockId::ZERO, 1), "its height is not the next one");
 }
 
+/// A message carries the signature of the replica that sends it. Another replica's signature makes no entry.
+#[test]
+fn u3_entry_is_signed_by_the_author_of_its_round() {
+    let first = entry(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    let author = first.block.proposer.0;
+    for peer in bench.peers().into_iter().filter(|peer| *peer != author) {
+        assert_eq!(bench.deliver(peer, proposal(&first)), Err(Reject::WrongSender));
+    }
+    assert_eq!((bench.tip(), bench.round()), (BlockId::ZERO, 1));
+    let other = entry(1, GENESIS, 2);
+    bench.propose(&other);
+    assert_eq!((bench.tip(), bench.alarms().0), (id(&other), 0), "the author has not equivocated");
+}
+
 /// §4: acceptance does not depend on the branch that the replica has followed.
 #[test]
 fn u3_entry_on_another_branch_is_accepted() {

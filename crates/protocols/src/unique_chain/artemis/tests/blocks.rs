@@ -23,6 +23,20 @@ fn a8_two_blocks_for_a_slot_are_evidence_before_bodies() {
     }
 }
 
+/// A message carries the signature of the replica that sends it. Another replica's signature makes no block.
+#[test]
+fn a8_block_is_signed_by_the_coordinator_of_its_view() {
+    let (one, other) = (cblock(FIRST, ROOT, 1), cblock(FIRST, ROOT, 2));
+    let mut bench = Bench::new();
+    bench.lack_bodies();
+    bench.skip_to(5, None);
+    for peer in bench.peers().into_iter().filter(|peer| *peer != one.block.proposer.0) {
+        assert_eq!(bench.deliver(peer, sends(&one)), Err(Reject::WrongSender));
+    }
+    bench.emit(&other);
+    assert_eq!(bench.votes(), [], "the coordinator has not equivocated");
+}
+
 #[test]
 fn a8_equal_blocks_are_no_evidence() {
     let one = cblock(FIRST, ROOT, 1);
