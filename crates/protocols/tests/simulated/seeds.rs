@@ -124,9 +124,9 @@ fn seed_determines_a_run_in_every_build() {
         hotstuff a89538b9bd29bb7657881e7d866084554f9f960d21af2eaba0af479327f6e8b0
         jolteon a06d6ad9cc563825144a0a97dc75406f9ca6c95f5c1ed76f87470c92589133f4
         hotstuff2 e2d81dffe5bc91ef7bf7d95d5ddc4a98841c5e22ec9279d7058ad2ee129aad7b
-        sync-hotstuff e17e3e7c016b62c8b4f28c0107a37331a10761be39a663d71bf8a7d9b431e54c
-        optsync ed5e651498e2baa1332e4550877384879f373b6d25ffc5da4ae13ae326b5a297
-        sync-hotstuff-rr 965c03fca26e9dc10569e9dca524399249f4f1204217af2c8070f5efca52de15
+        sync-hotstuff a7073f36b56467cdbceaecfec0f21e909291531398048c4adf344366f2afc9e6
+        optsync 1135a54a89203ed805d88cbbf3b2675cb423f1d6e8063cf73ac3e365615aee09
+        sync-hotstuff-rr 112566eb7b3bcfe92bd0120cdb0e21fa59c0314191c187ed7afbeb938ce37ad7
         echo 60f0a5328459954d13c80b88ce8e5dd4b9e3f1e1f136ce1acc9286e19da4349a
     "#]]
     .assert_eq(&hashes);
