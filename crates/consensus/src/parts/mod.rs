@@ -15,4 +15,5 @@ pub mod recovery_steps;
 pub mod synchrony;
 pub mod tally;
 pub mod timeouts;
+pub mod urgent_peer;
 pub mod votes;

@@ -1,6 +1,6 @@
 //! Floors of the hot path: counted costs, which do not depend on the speed of the machine.
 
-use crate::common::Cluster;
+use crate::common::{Cluster, reads_leader_first};
 use quorate_client::core::LinkState;
 use quorate_client::driver::{ClientPool, PoolEvent};
 use quorate_client::keys;
@@ -59,13 +59,7 @@ fn single_requests_and_idle_replicas_stay_within_the_floors() {
         assert_eq!(status["usage"]["threads"], 1, "one thread");
         assert!(status["ledger"]["turn_syncs_max"].as_u64().unwrap() <= 1, "one sync per turn");
         assert_eq!(status["contradictions"], 0);
-        // All replicas wait for the leader, so its frames are read first.
-        let is_urgent = |peer: &&Value| peer["urgent"] == true;
-        let urgent: Vec<&Value> = status["peers"].as_array().unwrap().iter().filter(is_urgent).collect();
-        let urgent: Vec<&Value> = urgent.into_iter().map(|peer| &peer["id"]).collect();
-        let leader = &status["leader"];
-        let expected: Vec<&Value> = [leader].into_iter().filter(|leader| **leader != status["id"]).collect();
-        assert_eq!(urgent, expected, "replica {}", status["id"]);
+        assert!(reads_leader_first(&status), "{status:#}");
     }
     expect_few_wake_ups(&cluster);
 }

@@ -21,6 +21,7 @@ mod folders;
 mod hostile;
 mod judged;
 mod kill;
+mod leaders;
 mod lies;
 mod load_words;
 mod operators;

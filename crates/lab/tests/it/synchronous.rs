@@ -7,7 +7,7 @@
 //! one of these waits.
 
 use crate::common::wires::Wires;
-use crate::common::{self, Cluster};
+use crate::common::{self, Cluster, reads_leader_first};
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::keys;
 use quorate_lab::load::{Mix, Pace};
@@ -117,17 +117,19 @@ fn view(status: &Value) -> u64 {
     status["view"].as_u64().unwrap_or(0)
 }
 
-/// Whether no replica is late, and all replicas make progress in one view.
+/// Whether no replica is late, and all replicas make progress in one view, whose leader they read first.
 fn is_stable(statuses: &[Value]) -> bool {
     statuses.iter().all(|status| {
         late_peers(status).is_empty()
             && !is_in_doubt(status)
             && view(status) == view(&statuses[0])
             && status["progress"] == true
+            && reads_leader_first(status)
     })
 }
 
-/// Whether the two other replicas find the third one late, which is no doubt yet, and make progress in a later view.
+/// Whether the two other replicas find the third one late, which is no doubt yet, and make progress in a later view, whose leader
+/// they read first.
 fn continue_without(statuses: &[Value], id: ReplicaId, before: u64) -> bool {
     let others = statuses.iter().enumerate().filter(|(place, _)| *place != id.index());
     others.map(|(_, status)| status).all(|status| {
@@ -135,6 +137,7 @@ fn continue_without(statuses: &[Value], id: ReplicaId, before: u64) -> bool {
             && !is_in_doubt(status)
             && view(status) > before
             && status["progress"] == true
+            && reads_leader_first(status)
     })
 }
 

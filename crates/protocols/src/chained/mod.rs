@@ -55,6 +55,7 @@
 //! | N8 | §15 | an idle leader announces its certificate once | `views::lead` | `n8_*` |
 //! | N9 | §7e | timers double with each failed view and are short again after a commit | `Pacemaker` | `n9_*` |
 //! | N10 | | a replica whose own execution is slow but goes on does not time out | `views::on_view_timer` | `n10_*` |
+//! | N11 | | the intake reads the messages of the current view's leader first | `views::find_leader` | `n11_*` |
 //!
 //! ## Invariants
 //! I1: at most one block of a view has a certificate. Kept by C5, C6 and the host's guard: two quorums share an honest
@@ -110,6 +111,7 @@ use quorate_consensus::parts::chain::{self, Chain, Tip};
 use quorate_consensus::parts::leaders::Leaders;
 use quorate_consensus::parts::pacemaker::{self, Complaints, Pacemaker, Timing};
 use quorate_consensus::parts::timeouts::ViewProof;
+use quorate_consensus::parts::urgent_peer::UrgentPeer;
 use quorate_consensus::parts::votes::{BlockVote, Votes};
 use quorate_consensus::{
     AttackEntry, Certificate, CheckpointProof, Choice, Cx, Examined, Figures, Healed, LinkEvent, Note,
@@ -198,6 +200,7 @@ pub struct Chained<R: Rules> {
     /// The first proposal of each replica in its newest views.
     proposals: Votes,
     in_view: InView,
+    urgent: UrgentPeer,
     /// Whether work waits (§15).
     busy: bool,
     /// Whether a block was executed since the timer was set.
@@ -246,6 +249,7 @@ impl<R: Rules> Protocol for Chained<R> {
             votes: Votes::default(),
             proposals: Votes::default(),
             in_view: InView { has_announced: true, has_reported: true, ..InView::default() },
+            urgent: UrgentPeer::default(),
             busy: false,
             has_executed: false,
             last_view_change: "",

@@ -98,10 +98,12 @@ impl<R: Rules> Chained<R> {
         }
     }
 
-    /// Determines the leader of the current view from the highest certificate.
+    /// Determines the leader of the current view from the highest certificate. N11: its messages are read first. After a vote
+    /// the next message that matters is the next leader's, which leads the view that this replica then enters.
     pub(super) fn find_leader(&mut self, cx: &mut Cx<'_, Self>) {
         let (committee, view) = (cx.committee(), self.pacemaker.view());
         self.in_view.leader = self.leaders.leader(committee, cx.blocks(), view, self.high_qc.block());
+        self.urgent.follow(cx, self.in_view.leader);
     }
 
     /// Restarts the timer of the current view if work waits, and cancels it otherwise.

@@ -55,6 +55,7 @@
 //! | S14 | §6 | a leader extends the highest lock reported within 2 Δ | `view_change::on_collect_timer` | `s14_*` |
 //! | S15 | §6 | one first vote, for a base that ranks no lower than the lock; no commit timer | `view_change::try_first_vote` | `s15_*` |
 //! | S16 | §18 | a recovering replica is silent until enough peers have answered | `recovery`, `parts::recovery` | `s16_*` |
+//! | S17 | | the intake reads the messages of the view's leader first | `replica::find_leader` | `s17_*` |
 //! | O1 | optsync §4 | q_R votes decide at once | `commit::take_responsive` | `o1_*` |
 //! | O2 | optsync §7 | not in a view that was left | `commit::decide` | `o2_*` |
 //! | O3 | optsync §4 | all receive them first, unheld | `commit::decide` | `o3_*` |

@@ -11,6 +11,7 @@ use quorate_consensus::parts::guarded_wait::GuardedWait;
 use quorate_consensus::parts::recovery::{Recovery, RecoveryStage};
 use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
+use quorate_consensus::parts::urgent_peer::UrgentPeer;
 use quorate_consensus::{
     AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
     Past, PayloadRef, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, Verified, Window,
@@ -203,6 +204,7 @@ pub struct SyncHotStuff<F: Form> {
     pub(super) view: View,
     /// Leader of the view.
     pub(super) leader: ReplicaId,
+    urgent: UrgentPeer,
     /// Set while the view is left and the next one has not begun.
     pub(super) leaving: Option<GuardedWait>,
     /// State of the form for this view.
@@ -240,7 +242,7 @@ impl<F: Form> Protocol for SyncHotStuff<F> {
         for (height, id) in past.decided {
             replica.chain.note_decided(height, id);
         }
-        replica.leader = leader(cx.committee(), replica.view);
+        replica.find_leader(cx);
         replica.adopt_decided(cx);
         replica.continue_recovery(cx);
         Ok(replica)
@@ -353,6 +355,7 @@ impl<F: Form> SyncHotStuff<F> {
             chain: Chain::new(Tip { view: stable.view, height: stable.height, id: stable.block }),
             view: FIRST_VIEW,
             leader: ReplicaId(0),
+            urgent: UrgentPeer::default(),
             leaving: None,
             in_view: F::in_view(params.delta()),
             state: F::open(params, past, n, now),
@@ -364,11 +367,17 @@ impl<F: Form> SyncHotStuff<F> {
     }
 
     /// Replaces the state of the view by that of another view, which is not left.
-    pub(super) fn set_view(&mut self, cx: &Cx<'_, Self>, view: View) {
+    pub(super) fn set_view(&mut self, cx: &mut Cx<'_, Self>, view: View) {
         self.view = view;
-        self.leader = leader(cx.committee(), view);
+        self.find_leader(cx);
         self.leaving = None;
         self.in_view = F::in_view(self.delta);
+    }
+
+    /// Determines the leader of the view. S17, R16: its messages are read first.
+    fn find_leader(&mut self, cx: &mut Cx<'_, Self>) {
+        self.leader = leader(cx.committee(), self.view);
+        self.urgent.follow(cx, Some(self.leader));
     }
 
     /// Whether the view was left.

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod bounds;
+mod leaders;
 mod records;
 mod recovery;
 pub(super) mod strategies;

@@ -184,7 +184,7 @@ pub(crate) const ROWS: &[Row] = &[
         failure: "blocks are committed by parent links alone, even if views lie between them (relab/hotstuff issue 249)",
         variant: "jolteon, twins of six views: a block with a certified child is committed",
         caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
-        from: 1_060,
+        from: 5_290,
         within: 1_000,
         broken: broken::<Jolteon, ViewsLeftOut>(),
         sound: JOLTEON,

@@ -162,7 +162,7 @@ const PREFACE: &str = "\
 
 `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated museum` generates this page. The seeds are those of the
 simulator, from 0 on. The last column has the number of the seed that shows the failure, counted from 1. The search begins at
-the first seed, but for T1 at the 1061st and for T1b at the 1421st, because a search from the first one takes long.
+the first seed, but for T1 at the 5291st and for T1b at the 1421st, because a search from the first one takes long.
 
 ## Published failures
 

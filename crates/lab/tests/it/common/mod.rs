@@ -79,6 +79,14 @@ impl Cluster {
     }
 }
 
+/// Whether a replica reads the messages of its view's leader first: all wait for them. A leader reads no peer first.
+pub(crate) fn reads_leader_first(status: &Value) -> bool {
+    let peers = status["peers"].as_array().into_iter().flatten();
+    let urgent: Vec<&Value> = peers.filter(|peer| peer["urgent"] == true).map(|peer| &peer["id"]).collect();
+    let leader = [&status["leader"]].into_iter().filter(|leader| **leader != status["id"]);
+    urgent == leader.collect::<Vec<_>>()
+}
+
 /// Returns the bytes of all files below a folder.
 pub(crate) fn disk_bytes(path: &Path) -> u64 {
     let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);

@@ -1,9 +1,12 @@
 //! Tests that hold for each rule set, named after the rules in the engine's table.
 
 use super::kit::{Bench, MS, SIGNATURE, follows, on, qc, r, timeouts};
-use crate::chained::{Chained, ChainedMessage, Content, HotStuff, HotStuff2, Jolteon, Rules, Timer, VOTE};
+use crate::chained::{
+    Chained, ChainedMessage, ChainedParams, Content, HotStuff, HotStuff2, Jolteon, Rules, Timer, VOTE,
+};
 use quorate_consensus::harness::{Setup, payload};
 use quorate_consensus::parts::chain::bind_certificate;
+use quorate_consensus::parts::leaders::LeaderPolicy;
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, Claims, LinkEvent, Message, Protocol, Ready, Reject, Signed, To};
@@ -48,6 +51,9 @@ for_each_rule_set! {
     n8_idle_leader_announces_once
     n9_timers_double_until_a_commit
     n10_slow_execution_causes_no_timeout
+    n11_current_leader_is_read_first
+    n11_leader_of_many_views_becomes_urgent_once
+    n11_leader_found_later_becomes_urgent_then
     c6_votes_are_verified_while_they_may_count
     c6_lost_vote_is_sent_again
     c6_votes_go_to_the_next_leader
@@ -562,6 +568,65 @@ fn n10_slow_execution_causes_no_timeout<R: Rules>() {
     bench.expire();
     let sent = bench.sent();
     assert!(matches!(&sent[..], [Content::Timeout(..)]), "no block was executed since: {sent:?}");
+}
+
+/// The changes of the urgent peer since the last call.
+fn urgent<R: Rules>(bench: &mut Bench<R>) -> Vec<String> {
+    bench.replica.lines().into_iter().filter(|line| line.starts_with("urgent")).collect()
+}
+
+fn becomes_urgent(peer: Option<u16>) -> Vec<String> {
+    vec![format!("urgent {:?}", peer.map(r))]
+}
+
+fn n11_current_leader_is_read_first<R: Rules>() {
+    let mut bench = Bench::<R>::new();
+    assert_eq!(urgent(&mut bench), becomes_urgent(Some(1)), "at the opening");
+    bench.busy();
+    let mut proposals = Vec::new();
+    for view in 1..=4u64 {
+        proposals.push(bench.block_in(view));
+        bench.replica.settle();
+        let changes = urgent(&mut bench);
+        // This replica leads view 3. A vote changes nothing: the next leader is read first in the next view.
+        let expected = [vec![], becomes_urgent(Some(2)), becomes_urgent(None), becomes_urgent(Some(0))];
+        assert_eq!(changes, expected[usize::try_from(view - 1).unwrap()], "view {view}");
+    }
+    bench.replica.crash().unwrap();
+    assert_eq!((bench.view(), urgent(&mut bench)), (View(4), becomes_urgent(Some(0))), "after a restart");
+    let proof = ViewProof { qc: bench.qc.clone(), timeouts: Some(timeouts(5, [0; 3])) };
+    bench.deliver(r(0), Content::Advance(proof)).unwrap();
+    let changes = [becomes_urgent(Some(1)), becomes_urgent(Some(2))].concat();
+    assert_eq!((bench.view(), urgent(&mut bench)), (View(6), changes), "after a certificate and timeouts");
+    let mut leader = Bench::<R>::of(1);
+    assert_eq!(urgent(&mut leader), Vec::<String>::new(), "it leads the first view");
+}
+
+fn n11_leader_of_many_views_becomes_urgent_once<R: Rules>() {
+    let params = ChainedParams { leader_policy: LeaderPolicy::Terms, ..ChainedParams::default() };
+    let mut bench = Bench::<R>::with(3, &params);
+    assert_eq!(urgent(&mut bench), becomes_urgent(Some(0)));
+    for view in 1..=8 {
+        let block = bench.next(view);
+        bench.certify(&block);
+        bench.deliver(r(0), Content::Advance(follows(&bench.qc.clone()))).unwrap();
+        let expected = if view == 7 { becomes_urgent(Some(1)) } else { vec![] };
+        assert_eq!((bench.view(), urgent(&mut bench)), (View(view + 1), expected));
+    }
+}
+
+/// The leader after a certificate may depend on blocks that arrive later.
+fn n11_leader_found_later_becomes_urgent_then<R: Rules>() {
+    let params = ChainedParams { leader_policy: LeaderPolicy::Stable, ..ChainedParams::default() };
+    let mut bench = Bench::<R>::with(3, &params);
+    assert_eq!(urgent(&mut bench), becomes_urgent(Some(0)));
+    let block = bench.next(1);
+    bench.deliver(r(0), Content::Advance(follows(&qc(&block)))).unwrap();
+    assert_eq!((bench.view(), urgent(&mut bench)), (View(2), becomes_urgent(None)), "its header is missing");
+    bench.busy();
+    assert_eq!(urgent(&mut bench), Vec::<String>::new());
+    bench.replica.fetched(block.clone());
+    assert_eq!(urgent(&mut bench), becomes_urgent(Some(block.proposer.0)));
 }
 
 /// Votes of a certified view are not verified. Votes of a failed view are: they may still complete its certificate.

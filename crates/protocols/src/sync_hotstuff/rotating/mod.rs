@@ -43,6 +43,7 @@
 //! | R13 | §11, 1, §19 | f + 1 blames end a view; the next one begins Δ later, and not in doubt | `leaving_view::try_enter` | `r13_*` |
 //! | R14 | §18 | a recovering replica is silent until enough peers have answered | `recovery`, `parts::recovery` | `r14_*` |
 //! | R15 | §20 | an idle leader proposes an empty block after τ; empty ones are committed together | `commit::worth_committing` | `r15_*` |
+//! | R16 | | the intake reads the messages of the view's leader first | `replica::find_leader` | `r16_*` |
 //!
 //! ## Invariants
 //! I1: if a timer commits a block of view v at one honest replica, no conflicting block is certified in v. All replicas hold
