@@ -79,10 +79,14 @@ impl Cluster {
     }
 }
 
-/// Whether a replica reads the messages of its view's leader first: all wait for them. A leader reads no peer first.
+/// Whether a replica reads the messages of its view's leader first: all wait for them. A leader reads no peer first. Replicas of
+/// Artemis wait for the voter of their round, whose turn the status does not show.
 pub(crate) fn reads_leader_first(status: &Value) -> bool {
     let peers = status["peers"].as_array().into_iter().flatten();
     let urgent: Vec<&Value> = peers.filter(|peer| peer["urgent"] == true).map(|peer| &peer["id"]).collect();
+    if status["settings"]["protocol"] == "artemis" {
+        return urgent.len() <= 1;
+    }
     let leader = [&status["leader"]].into_iter().filter(|leader| **leader != status["id"]);
     urgent == leader.collect::<Vec<_>>()
 }
