@@ -43,6 +43,7 @@ mod rotating_scenarios;
 mod scripts;
 mod seeds;
 mod side_by_side;
+mod silent_costs;
 mod support;
 mod sync_beyond;
 mod sync_cold;
