@@ -42,6 +42,8 @@ impl<F: Form> UniqueChain<F> {
     ) -> Result<(), Reject> {
         let place = frame.entry.place();
         self.note_skipped(cx, frame.entry.parent().round, place.round);
+        let is_direct = origin == Origin::Author && link == frame.entry.author();
+        self.note_late(cx, place.round, frame.entry.author(), is_direct);
         let is_over = place.round <= self.entries.base().round;
         if self.entries.is_accepted(place) || (is_over && !self.suspects(cx, place, link, origin)) {
             return Err(Reject::Stale);
@@ -188,7 +190,6 @@ impl<F: Form> UniqueChain<F> {
             // §3: durable with the next own entry, which the others may build on.
             cx.record(&UniqueRecord::Accepted { height, frame: frame.clone() });
         }
-        self.note_near_miss(cx, entry);
         if self.is_stopped_by_conflict(cx, entry) {
             return;
         }
@@ -196,13 +197,18 @@ impl<F: Form> UniqueChain<F> {
         F::on_accepted(self, cx, entry);
     }
 
-    /// §12: an entry that arrives soon after the own blame of its author predicts that an honest round will be skipped.
-    fn note_near_miss(&mut self, cx: &mut Cx<'_, Self>, entry: &F::Entry) {
-        let Some((_, at)) = self.signs.blamed.filter(|(round, _)| *round == entry.round()) else { return };
-        self.signs.blamed = None;
-        if cx.now() <= at.plus(self.delta.times(2)) {
-            cx.alarm(Alarm::NearMiss { view: entry.round(), leader: entry.author() });
+    /// U17. §12: an entry that arrives within 2 Δ of the own blame of its author predicts that an honest round will be skipped.
+    /// One that its author delivers later may have left in time, on a link that is slower than Δ.
+    fn note_late(&mut self, cx: &mut Cx<'_, Self>, round: View, author: ReplicaId, is_direct: bool) {
+        let Some((_, at)) = self.signs.blamed.filter(|(blamed, _)| *blamed == round) else { return };
+        let is_near = cx.now() <= at.plus(self.delta.times(2));
+        if !is_near && !is_direct {
+            return;
         }
+        self.signs.blamed = None;
+        let why = "the entry of a blamed author arrived more than 2 delta after the blame";
+        let doubt = Alarm::SynchronyDoubt { view: round, peer: Some(author), why };
+        cx.alarm(if is_near { Alarm::NearMiss { view: round, leader: author } } else { doubt });
     }
 
     /// U12. §12: an accepted entry that is above the committing one misses the committed block: the replica stops.

@@ -48,7 +48,7 @@
 //! | U14 | §7, §17, sync-hotstuff §18 | a recovering replica accepts and relays, blames and signs nothing; whole waits follow | `recovery`, `parts::recovery` | `u14_*` |
 //! | U15 | §2, §5 | every peer that shows an entry is asked for what is missing; the answer is the whole path | `fetching::fetch`, `entries::on_want` | `u15_*` |
 //! | U16 | §5, §7 | a peer that blames an earlier round, or relays one with the flag of recovery, receives the proof of the own round | `rounds::help` | `u16_*` |
-//! | U17 | §12 | a skip certificate of the own round, and an entry soon after the own blame, are doubts of the bound | `rounds::note_skip`, `entries::note_near_miss` | `u17_*` |
+//! | U17 | §12 | a skip certificate of the own round, and the entry of a blamed author, are doubts of the bound | `conflicts::note_skipped`, `entries::note_late` | `u17_*` |
 //! | U18 | §3 | the own entry is durable before it leaves; accepted entries are durable with it | `record`, `entries::accept` | `u18_*` |
 //!
 //! ## Invariants

@@ -4,10 +4,10 @@ use crate::apollo_flaws::{ForeignGrace, NoGrace, NoRelay, RestartBlames, ShortRo
 use crate::apollo_run::{ApolloRun, apollo};
 use crate::chained_museum::Row;
 use crate::sync_exact_world::{DELTA_NS, NEAR_NS};
-use quorate_consensus::Entry;
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::recovery::RecoveryStage;
+use quorate_consensus::{Alarm, Entry};
 use quorate_protocols::unique_chain::{Answer, Apollo, RoundProof, UniqueChain, UniqueMessage};
 use quorate_sim::{Audience, Change, Failure, Fault, NetworkFault, Oracle, Places, Settings, Survives, ms};
 use quorate_types::{Incarnation, ReplicaId, Time, View};
@@ -234,10 +234,10 @@ fn schedules_fork_without_the_rule_that_they_name() {
     assert!(missed.is_empty(), "{missed:?}");
 }
 
-/// Scenario 16, slow-link: with the guard on, and only one link slow, replicas fork. The first one that receives the other's
-/// block stops.
+/// Scenario 16, slow-link: with the guard on, and only one link slow, replicas fork. Both raise the alarm. The first one that
+/// learns the other's chain stops, and the other one reports the late block of the first.
 #[test]
-fn s16_slow_link_forks_guarded_replicas_and_stops_the_first_that_sees_it() {
+fn s16_slow_link_forks_guarded_replicas_and_both_raise_the_alarm() {
     let guarded = |settings: &mut Settings| settings.set("guarded", true);
     let (mut run, result) = two_blocks(apollo(), guarded, true, &[]);
     let result = result.and_then(|()| run.run(10 * DELTA_NS));
@@ -252,9 +252,12 @@ fn s16_slow_link_forks_guarded_replicas_and_stops_the_first_that_sees_it() {
         );
     }
     run.run(30 * DELTA_NS).unwrap();
-    let is_stopped = |id: &u16| !run.world.is_running(ReplicaId(*id));
-    assert!(
-        [1, 2].iter().any(is_stopped),
-        "the first to receive the other's block raises the alarm and stops"
-    );
+    let running: Vec<ReplicaId> =
+        [1, 2].map(ReplicaId).into_iter().filter(|id| run.world.is_running(*id)).collect();
+    assert!(running.len() < 2, "the first to learn the other's chain raises the alarm and stops");
+    for id in running {
+        let doubt = run.world.status(id).unwrap().alarms.last_doubt;
+        let Some(Alarm::SynchronyDoubt { peer: Some(peer), .. }) = doubt else { panic!("{id}: {doubt:?}") };
+        assert_eq!(peer.0, 3 - id.0, "the operator sees the other one");
+    }
 }

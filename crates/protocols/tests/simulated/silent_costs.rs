@@ -42,7 +42,9 @@ fn author(round: View, n: usize) -> ReplicaId {
 /// Returns the rounds in which an entry left, each with the time.
 fn entries(sent: &Sent, kind: Kind, since: Time) -> Vec<(View, Time)> {
     let sent = sent.borrow();
-    let of = |(&(of, round, _), &at): (&(Kind, View, u64), &Time)| (of == kind && at >= since).then_some((round, at));
+    let of = |(&(of, round, _), &at): (&(Kind, View, u64), &Time)| {
+        (of == kind && at >= since).then_some((round, at))
+    };
     sent.iter().filter_map(of).collect()
 }
 
@@ -59,7 +61,13 @@ fn silent_author_costs_one_wait(protocol: &str, kind: &'static str, wait_ns: u64
     for n in [3, 5, 7] {
         let (mut world, sent) = world_of(protocol, n);
         let silent = r(2);
-        world.load_all(Workload { operations: 20_000, pause_ns: ms(1), together_max: 4, outstanding_max: 20_000, keys: 5 });
+        world.load_all(Workload {
+            operations: 20_000,
+            pause_ns: ms(1),
+            together_max: 4,
+            outstanding_max: 20_000,
+            keys: 5,
+        });
         world.run_for(ms(200)).unwrap();
         world.crash(silent, Survives::Everything);
         // Messages that have left before arrive.
@@ -74,7 +82,11 @@ fn silent_author_costs_one_wait(protocol: &str, kind: &'static str, wait_ns: u64
                 others.push(right.since(left));
                 continue;
             }
-            assert_eq!((before.0 + 2, author(before.next(), n)), (after.0, silent), "only its rounds are skipped");
+            assert_eq!(
+                (before.0 + 2, author(before.next(), n)),
+                (after.0, silent),
+                "only its rounds are skipped"
+            );
             assert_eq!(right.since(left), gap_ns(n, wait_ns), "{protocol}, n = {n}, after {before}");
             turns += 1;
         }
@@ -104,7 +116,9 @@ fn silent_coordinator_of_artemis_costs_s_and_one_hop_for_each_of_its_accusers() 
         let (mut world, sent) = world_of("artemis", n);
         let is_of_first = |world: &World| {
             let votes = entries(&sent, Kind::new("vote"), Time::ZERO);
-            votes.last().is_some_and(|(round, at)| author(*round, n) == r(0) && world.now() == at.plus(NEAR_NS))
+            votes
+                .last()
+                .is_some_and(|(round, at)| author(*round, n) == r(0) && world.now() == at.plus(NEAR_NS))
         };
         world.run_while("a vote of the coordinator arrives", secs(20), |world| !is_of_first(world)).unwrap();
         world.crash(r(0), Survives::Everything);

@@ -140,7 +140,12 @@ fn s18_power_cut_of_all_at_every_log_write_loses_nothing(entry: &Entry) {
                 let steps = steps(entry, run, seed, id);
                 for step in (1..=steps).step_by(each) {
                     let result = cut_at(entry, run, seed, (id, step));
-                    assert_eq!(result, Ok(()), "{} {run:?}, seed {seed}, step {step} of {id}", entry.spec.name);
+                    assert_eq!(
+                        result,
+                        Ok(()),
+                        "{} {run:?}, seed {seed}, step {step} of {id}",
+                        entry.spec.name
+                    );
                 }
                 all += steps;
             }
