@@ -119,6 +119,14 @@ impl History {
             let line = HeldValue { key: key.clone(), held: held.clone() };
             writeln!(out, "{}", serde_json::to_string(&line)?)?;
         }
+        self.write_records(out)
+    }
+
+    /// Writes one line per operation, after the lines of an earlier part of the same run.
+    ///
+    /// # Errors
+    /// Fails when `out` fails.
+    pub fn write_records(&self, out: &mut dyn Write) -> io::Result<()> {
         self.records.iter().try_for_each(|record| writeln!(out, "{}", record.to_json_line()))
     }
 

@@ -3,12 +3,14 @@
 use super::load_bar::LoadBar;
 use super::own_cluster::{CLIENTS, OwnClusterArgs, print_verdict, short};
 use super::run_folder::RunFolder;
+use crate::history_file::HistoryOutput;
 use crate::load::{LoadOptions, Mix, Pace, Progress, Verdict};
 use crate::service_load::ServiceLoad;
 use crate::torture::{
     self, EventReport, ProcessFault, TortureFailure, TortureOptions, TortureOutcome, TortureReport,
 };
 use clap::Args;
+use quorate_history::History;
 use quorate_node::config::{choice, parse_minutes};
 use quorate_node::exit::Failure;
 use quorate_node::out;
@@ -29,6 +31,9 @@ const KEYS: u64 = 300;
 pub struct StoreTortureArgs {
     #[command(flatten)]
     torture: TortureArgs,
+    /// Write a JSON line for each operation to this file, for `quorate judge`
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
     /// Number of keys that the clients share; each client has further keys of its own
     #[arg(long, default_value_t = KEYS)]
     keys: u64,
@@ -120,7 +125,7 @@ struct Subject {
 /// Fails when a request was lost, doubled, wrong or without an answer, when the history is not linearizable, when states
 /// differ, when the cluster did not recover, or when the process was asked to stop. The findings are printed first.
 pub fn run(args: &StoreTortureArgs) -> Result<(), Failure> {
-    torture(&args.torture, &store(args.keys)?)
+    torture(&args.torture, &store(args.keys)?, args.history.as_deref())
 }
 
 fn store(keys: u64) -> Result<Subject, Failure> {
@@ -141,20 +146,22 @@ pub fn run_service(
     load: &'static dyn ServiceLoad,
 ) -> Result<(), Failure> {
     let program = std::env::args().next().unwrap_or_default();
-    torture(args, &Subject { service, mix: Mix::Service(load), program, keys: KEYS })
+    torture(args, &Subject { service, mix: Mix::Service(load), program, keys: KEYS }, None)
 }
 
-fn torture(args: &TortureArgs, subject: &Subject) -> Result<(), Failure> {
+fn torture(args: &TortureArgs, subject: &Subject, history: Option<&Path>) -> Result<(), Failure> {
     let seed = match args.seed {
         Some(seed) => seed,
         // A short number is easy to type.
         None => getrandom::u32().map(u64::from).map_err(Failure::run)?,
     };
     let options = args.options(seed, subject.mix.clone())?;
+    let history = history.map(HistoryOutput::open).transpose()?;
     let keep = args.cluster.keep;
     let mut folder = RunFolder::new("torture", keep)?;
     let again = args.again(seed, subject);
-    let result = run_in(args, subject.service, &options, (folder.path(), &again));
+    let mut output = TortureOutput::new(args.cluster.json, options.span, history);
+    let result = run_in(args, subject.service, &options, (folder.path(), &again), &mut output);
     let is_kept = keep || result.as_ref().map_or(true, TortureOutcome::is_suspect);
     if is_kept && folder.path().exists() {
         folder.keep();
@@ -162,6 +169,7 @@ fn torture(args: &TortureArgs, subject: &Subject) -> Result<(), Failure> {
     }
     let outcome = result?;
     report(args, &options, &outcome, &again)?;
+    output.unwritten.map_or(Ok(()), Err)?;
     match &outcome.failure {
         None => Ok(()),
         Some(why) => Err(Failure::run(format!("{why}; again: {again}"))),
@@ -173,15 +181,9 @@ fn run_in(
     service: Service,
     options: &TortureOptions,
     (dir, again): (&Path, &str),
+    output: &mut TortureOutput,
 ) -> Result<TortureOutcome, Failure> {
     let (mut nodes, mut testnet) = args.cluster.create(dir, service)?;
-    let mut output = TortureOutput {
-        bar: LoadBar::new(),
-        quiet: args.cluster.json,
-        begun: Instant::now(),
-        span: options.span,
-        event: String::new(),
-    };
     output.line(&format!("{}, seed {}: {again}", args.cluster.describe(&testnet)?, options.load.seed));
     match testnet.start(&mut nodes) {
         Err(_) if nodes.is_stopping() => return Ok(TortureOutcome::stopped()),
@@ -202,9 +204,24 @@ struct TortureOutput {
     span: Duration,
     /// The current event.
     event: String,
+    /// The file that receives the history.
+    history: Option<HistoryOutput>,
+    /// The reason why a part of the history is not in the file.
+    unwritten: Option<Failure>,
 }
 
 impl TortureOutput {
+    fn new(quiet: bool, span: Duration, history: Option<HistoryOutput>) -> Self {
+        let (bar, begun, event) = (LoadBar::new(), Instant::now(), String::new());
+        Self { bar, quiet, begun, span, event, history, unwritten: None }
+    }
+
+    /// Writes the history of a stretch. The torture goes on even if the file cannot be written.
+    fn record(&mut self, history: &History) {
+        let written = self.history.as_mut().map_or(Ok(()), |output| output.append(history));
+        self.unwritten = self.unwritten.take().or(written.err());
+    }
+
     fn line(&self, text: &str) {
         if !self.quiet {
             self.bar.line(text);
@@ -226,6 +243,7 @@ impl TortureOutput {
                 self.event = format!("#{} {}{victim}", event.number, event.fault);
                 self.line(&format!("{at:7.1} s  {}", self.event));
             }
+            TortureReport::Recorded(history) => self.record(history),
             TortureReport::Over(report) => self.line(&format!("{at:7.1} s  {}", describe(report))),
             TortureReport::Judged(stretch, verdict, is_good) => {
                 let good = if *is_good { "all well" } else { "NOT GOOD" };

@@ -21,6 +21,7 @@ use crate::load::{LoadOptions, Next, Progress, Verdict};
 use crate::trial::{self, Act, FinalStates, Load, StretchResult};
 use quorate_client::cluster::ClusterInfo;
 use quorate_consensus::Synchrony;
+use quorate_history::History;
 use quorate_node::exit::Failure;
 use quorate_node::processes::{self, Processes};
 use quorate_node::testnet::Testnet;
@@ -168,6 +169,8 @@ pub enum TortureReport<'a> {
     Begins(&'a PlannedEvent, Option<ReplicaId>),
     /// An event is over.
     Over(&'a EventReport),
+    /// A stretch is over: the answers that clients received in it.
+    Recorded(&'a History),
     /// A stretch is over: its number, the verdict, and whether all was good.
     Judged(u64, &'a Verdict, bool),
 }
@@ -196,6 +199,9 @@ pub fn run(
         let (span, rate) = (options.span, AnswerRate::default());
         let mut director = Director { info: &info, f, nodes, stretch, begun, span, rate, report };
         let result = director.run_stretch(&mut load, events, &mut outcome);
+        if let Ok(StretchResult { history, .. }) = &result {
+            report(TortureReport::Recorded(history));
+        }
         finish(dir, &info, nodes, result, &mut outcome)?;
         report(TortureReport::Judged(stretch, &outcome.verdict, !outcome.is_suspect()));
     }

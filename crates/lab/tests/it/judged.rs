@@ -2,7 +2,7 @@
 
 use crate::common::Cluster;
 use crate::support::{self, Ran, quorate};
-use quorate_lab::history_file;
+use quorate_lab::history_file::{self, HistoryOutput};
 use quorate_lab::load::{LoadOptions, Mix, Next, Pace, Progress};
 use quorate_lab::trial::Load;
 use quorate_types::ClientAuth;
@@ -108,6 +108,15 @@ fn history_of_a_later_stretch_can_be_judged() {
     fs::write(&file, operations.join("\n")).unwrap();
     let ran = judge(&file);
     assert_eq!((ran.code, ran.err.as_str()), (Some(1), "error: the history is not linearizable\n"));
+
+    // One file may have both: what the second stretch begins with follows from the first.
+    let mut output = HistoryOutput::open(&file).unwrap();
+    output.append(&first.history).unwrap();
+    output.append(&second.history).unwrap();
+    let ran = judge(&file);
+    assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
+    let lines = fs::read_to_string(&file).unwrap().lines().count();
+    assert_eq!(lines, first.history.records().len() + second.history.records().len());
 }
 
 #[test]
@@ -147,8 +156,11 @@ fn files_without_a_history_are_refused() {
 #[test]
 fn torture_reports_its_events_and_verdict() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = support::command(&["torture", "--minutes", "0.001", "--seed", "21", "--json"]);
-    let ran = command.env("TMPDIR", folder.path()).output().unwrap();
+    let (runs, file) = (folder.path().join("runs"), folder.path().join("history.jsonl"));
+    fs::create_dir(&runs).unwrap();
+    let arguments = ["torture", "--minutes", "0.001", "--seed", "21", "--json", "--history"];
+    let mut command = support::command(&[&arguments[..], &[file.to_str().unwrap()]].concat());
+    let ran = command.env("TMPDIR", &runs).output().unwrap();
     let (out, err) = (String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap());
     assert_eq!(ran.status.code(), Some(0), "{out} {err}");
     let said: Value = serde_json::from_str(&out).unwrap();
@@ -163,7 +175,12 @@ fn torture_reports_its_events_and_verdict() {
     assert!(judged > said["acknowledged"].as_u64().unwrap() && judged > 1_000, "{said}");
     let digests = said["digests"].as_array().unwrap();
     assert!(digests.len() == 4 && digests.iter().all(|digest| *digest == digests[0]), "{said}");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the folder is gone");
+    assert_eq!(fs::read_dir(&runs).unwrap().count(), 0, "the folder is gone");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(u64::try_from(text.lines().count()).unwrap() >= judged, "{said}");
+    let ran = judge(&file);
+    assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
+    expect_refusal_of_a_wrong_read(&file, &text);
 }
 
 /// Starts a long torture, and stops it once `begun` holds for its folder.

@@ -8,19 +8,17 @@ mod tests;
 pub use arguments::{LoadArgs, OfferArgs};
 
 use super::load_bar::LoadBar;
+use crate::history_file::HistoryOutput;
 use crate::load::{Generator, LoadOptions, LoadSummary, Mix, Next, Progress};
 use crate::service_load::ServiceLoad;
 use quorate_client::driver::ClientPool;
 use quorate_client::keys;
-use quorate_history::History;
 use quorate_node::config::ClusterConfig;
 use quorate_node::exit::Failure;
 use quorate_node::layout::ADMIN_KEY;
 use quorate_node::out;
 use quorate_node::service::Service;
 use quorate_types::Genesis;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Offers the load of the key-value store and prints the result.
@@ -81,9 +79,9 @@ fn offer(
     let summary = generator.run(show_progress).map_err(Failure::run)?;
     bar.finish();
     // The figures are printed even if the history cannot be written.
-    let kept = output.map_or(Ok(()), |output| {
+    let kept = output.map_or(Ok(()), |mut output| {
         let read = generator.read_back().map_err(Failure::run);
-        output.save(&generator.take_history()).and(read)
+        output.append(&generator.take_history()).and(read)
     });
     show(&summary, args.json)?;
     kept?;
@@ -121,28 +119,6 @@ fn check(summary: &LoadSummary, genesis: &Genesis, unanswered: Option<&str>) -> 
         return Err(Failure::run(format!("the load was not carried: {}", summary.carried_text())));
     }
     Ok(())
-}
-
-/// The file of the history. It is opened before the load starts, and keeps its old content until the end.
-struct HistoryOutput {
-    name: PathBuf,
-    file: File,
-}
-
-impl HistoryOutput {
-    fn open(name: &Path) -> Result<Self, Failure> {
-        let file = File::options().create(true).write(true).truncate(false).open(name);
-        let file = file.map_err(|error| Failure::usage(format!("{}: {error}", name.display())))?;
-        Ok(Self { name: name.to_owned(), file })
-    }
-
-    fn save(self, history: &History) -> Result<(), Failure> {
-        let mut out = BufWriter::new(&self.file);
-        // A file that cannot be truncated, for example a pipe, has no old content.
-        let _ = self.file.set_len(0);
-        let written = history.write(&mut out).and_then(|()| out.flush());
-        written.map_err(|error| Failure::run(format!("{}: {error}", self.name.display())))
-    }
 }
 
 fn show(summary: &LoadSummary, json: bool) -> Result<(), Failure> {
