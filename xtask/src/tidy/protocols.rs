@@ -110,13 +110,27 @@ fn documented(repository: &Repository, folder: &str, path: &str, text: &str, fin
         .map(|(_, text)| text)
         .collect();
     for name in tests_in_table(&docs) {
-        let function = format!("fn {}", name.trim_end_matches('*'));
-        let is_whole = |rest: &str| name.ends_with('*') || rest.starts_with(['(', '<']);
-        if !sources.iter().any(|text| text.split(&function).skip(1).any(is_whole)) {
+        if !sources.iter().any(|text| has_test(text, name)) {
             findings
                 .push(format!("{FOLDER}{path}: its rule table names the test {name}, which does not exist"));
         }
     }
+}
+
+/// Whether a source has a test of this name, as a function or in the list `a / b: body;` of a macro. A name may end with `*`.
+fn has_test(source: &str, name: &str) -> bool {
+    let stem = name.trim_end_matches('*');
+    let after = |before: &str, ends: [char; 2]| {
+        source.split(&format!("{before}{stem}")).skip(1).any(|rest| {
+            let rest = if stem == name { rest } else { rest.trim_start_matches(is_in_name) };
+            rest.starts_with(ends)
+        })
+    };
+    after("fn ", ['(', '<']) || after("/ ", [':', ':'])
+}
+
+fn is_in_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_'
 }
 
 /// Returns the tests in the last column of the rule table.

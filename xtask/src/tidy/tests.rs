@@ -344,6 +344,7 @@ fn rule_tables_name_tests_that_exist() {
         })
     };
     assert_eq!(with("fn p1_first() {} fn p2_whole<R>() {}"), Findings::new());
+    assert_eq!(with("each! { s1_first / p1_first: first; } fn p2_whole() {}"), Findings::new());
     expect(&with("fn p2_whole() {}"), "names the test p1_*, which does not exist");
     expect(&with("fn p1_first() {} fn p2_whole_of_it() {}"), "names the test p2_whole, which does not exist");
 }

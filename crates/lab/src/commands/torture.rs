@@ -380,7 +380,7 @@ mod tests {
             "--minutes 3 --seed 1 --n 7 --clients 4 --in-flight 9 --keys 5",
             "--minutes 10 --seed 0 --protocol echo --rate 250.5",
         ] {
-            let StoreTortureArgs { torture, keys } = args(line);
+            let StoreTortureArgs { torture, keys, .. } = args(line);
             let again = torture.again(torture.seed.unwrap(), &store(keys).unwrap());
             let again = again.strip_prefix(begin).unwrap();
             assert_eq!(format!("{:?}", args(line)), format!("{:?}", args(again)), "{again}");
@@ -409,7 +409,7 @@ mod tests {
         ] {
             let words = std::iter::once("torture").chain(line.split_whitespace());
             let failure = CommandLine::try_parse_from(words).map(|line| {
-                let StoreTortureArgs { torture, keys } = line.args;
+                let StoreTortureArgs { torture, keys, .. } = line.args;
                 store(keys).and_then(|subject| torture.options(1, subject.mix)).unwrap_err()
             });
             assert!(

@@ -21,28 +21,35 @@ impl Cluster {
         self.hosts[id].replica().status().leader
     }
 
-    /// Checks that each running replica reads the leader of its view first. A leader reads nobody first.
+    /// Checks that each running replica reads the leader of its view first. A leader reads nobody first. Replicas of Artemis wait
+    /// for the voter of their round, whose turn the status does not show.
     fn expect_leaders_are_read_first(&self, entry: &Entry, still: Option<usize>) {
         for (id, left) in self.left.iter().enumerate().filter(|(id, _)| Some(*id) != still) {
             let leader = self.leader(id);
             let expected = Some(leader).filter(|leader| leader.index() != id);
             let view = self.hosts[id].replica().status().view;
             let urgent = left.urgent.last().copied().flatten();
+            if entry.spec.name.as_str() == "artemis" {
+                assert!(urgent.is_none_or(|peer| peer.index() != id), "replica {id} in view {view}");
+                continue;
+            }
             assert_eq!(urgent, expected, "{}: replica {id} in view {view}", entry.spec.name);
         }
     }
 
     /// Lets time pass until `is_done` holds, and checks after each turn which peers are read first.
     fn run_until(&mut self, entry: &Entry, still: Option<usize>, is_done: impl Fn(&Self) -> bool) {
-        for _ in 0..STEPS_MAX {
+        let mut steps = 0;
+        loop {
             self.now = self.now.plus(STEP_NS);
             self.settle_without(still);
             self.expect_leaders_are_read_first(entry, still);
             if is_done(self) {
                 return;
             }
+            steps += 1;
+            assert!(steps < STEPS_MAX, "{}: nothing is executed any more", entry.spec.name);
         }
-        panic!("{}: nothing is executed any more", entry.spec.name);
     }
 }
 

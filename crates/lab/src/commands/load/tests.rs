@@ -1,6 +1,7 @@
 use super::ranges::ALL;
 use super::*;
 use clap::{CommandFactory, Parser};
+use quorate_history::History;
 use quorate_node::config::Settings;
 use quorate_types::limits::{ATTACHED_PER_CONNECTION_MAX, BUNDLE_REQUESTS_CEILING, REQUEST_BYTES_CEILING};
 
@@ -181,9 +182,9 @@ fn history_file_is_opened_first_and_replaced_last() {
     assert!(failure.code() == 2 && failure.to_string().contains("No such file"), "{failure}");
     let file = folder.path().join("history");
     std::fs::write(&file, "an earlier history").unwrap();
-    let output = HistoryOutput::open(&file).unwrap();
+    let mut output = HistoryOutput::open(&file).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "an earlier history");
-    output.save(&History::default()).unwrap();
+    output.append(&History::default()).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
 }
 
