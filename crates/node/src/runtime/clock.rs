@@ -76,7 +76,8 @@ mod tests {
             Ok(ran) if !String::from_utf8_lossy(&ran.stderr).starts_with("unshare:") => {
                 assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
             }
-            refused => println!("this machine makes no time namespace: {refused:?}"),
+            // Some machines make no time namespace for ordinary users.
+            Ok(_) | Err(_) => {}
         }
     }
 }
