@@ -345,7 +345,9 @@ impl<F: Form> Protocol for UniqueChain<F> {
             UniqueMessage::Entries { entries } => self.on_entries(cx, entries, link),
             UniqueMessage::Ask { incarnation, proof } => {
                 let _: Result<(), Reject> = self.take_proof(cx, *proof, link);
-                self.on_ask(cx, link, incarnation, Height::ZERO)
+                self.on_ask(cx, link, incarnation, Height::ZERO)?;
+                self.repeat_own(cx, link);
+                Ok(())
             }
             UniqueMessage::Answer(answer) => self.on_answer(cx, link, *answer),
             UniqueMessage::Own(message) => F::on_message(self, cx, message, seal, link),
