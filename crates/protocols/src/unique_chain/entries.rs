@@ -313,7 +313,7 @@ impl<F: Form> UniqueChain<F> {
         for frame in entries.iter().rev() {
             let EntryRef { round, id } = frame.entry.place();
             if self.entries.is_wanted(id) {
-                self.entries.want(frame.entry.parent().id, round);
+                self.entries.want(frame.entry.parent().id, round, link);
             }
         }
         for frame in entries {
