@@ -280,6 +280,10 @@ impl<F: Form> UniqueChain<F> {
         above: View,
     ) -> Result<(), Reject> {
         let (now, delta_ns) = (cx.now(), self.delta.times(1));
+        // The question counts as well: the walk down the path is long, whatever the answer.
+        if !self.served.entries.admits(link, now, delta_ns, 1) {
+            return Err(Reject::NotNow("asked again too soon"));
+        }
         let entries = self.entries.path(id, above, ENTRIES_MAX);
         if entries.first().is_none_or(|first| first.entry.parent().round > above) {
             F::on_unserved(self, cx, link, above);

@@ -274,11 +274,15 @@ impl UniqueChain<Artemis> {
         id: BlockId,
         above: Height,
     ) -> Result<(), Reject> {
+        let (now, delta_ns) = (cx.now(), self.delta.times(1));
+        // The question counts as well: the walk down the path is long, whatever the answer.
+        if !self.served.entries.admits(link, now, delta_ns, 1) {
+            return Err(Reject::NotNow("asked again too soon"));
+        }
         let blocks = self.state.blocks.path(id, above, BLOCKS_MAX);
         if blocks.is_empty() {
             return Err(Reject::NotNow("no such blocks"));
         }
-        let (now, delta_ns) = (cx.now(), self.delta.times(1));
         let count = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
         if !self.served.entries.admits(link, now, delta_ns, count) {
             return Err(Reject::NotNow("asked again too soon"));
