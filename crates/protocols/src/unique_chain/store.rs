@@ -146,11 +146,8 @@ impl<E: Entry> EntryStore<E> {
     fn make_room(&mut self, holder: ReplicaId, newest: Digest) -> Vec<Digest> {
         let mut gone = Vec::new();
         while self.pending_bytes.get(&holder).is_some_and(|used| *used > PENDING_BYTES_MAX) {
-            let is_theirs = |(_, id): &&(View, Digest)| {
-                let kept = self.kept.get(id);
-                *id != newest && kept.is_some_and(|kept| !kept.accepted && kept.holder == holder)
-            };
-            let Some((_, id)) = self.by_round.iter().rev().find(is_theirs).copied() else { break };
+            let is_theirs = |id: &Digest| *id != newest && self.holder(*id) == Some(holder);
+            let Some(id) = self.pending().into_iter().rev().find(is_theirs) else { break };
             self.drop_entry(id);
             gone.push(id);
         }
@@ -206,8 +203,10 @@ impl<E: Entry> EntryStore<E> {
 
     /// Returns all entries that are not accepted, lowest rounds first.
     pub(super) fn pending(&self) -> Vec<Digest> {
-        let is_pending = |id: &Digest| self.kept.get(id).is_some_and(|kept| !kept.accepted);
-        self.by_round.iter().map(|(_, id)| *id).filter(is_pending).collect()
+        let round = |id: &Digest| self.kept.get(id).map(|kept| (kept.frame.entry.round(), *id));
+        let mut pending: Vec<(View, Digest)> = self.waiting.values().flatten().filter_map(round).collect();
+        pending.sort_unstable();
+        pending.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Returns the nearest ancestor that is not kept, of an entry that is kept and not accepted.
