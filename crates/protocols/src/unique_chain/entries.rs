@@ -63,7 +63,7 @@ impl<F: Form> UniqueChain<F> {
             return self.keep_far(cx, frame, link);
         }
         self.check_first(cx, &frame, link, origin)?;
-        F::learn(cx, &frame.entry);
+        F::learn(self, cx, &frame.entry);
         self.entries.keep(frame, link);
         self.accept_from(cx, place.id);
         if !self.entries.is_accepted(place) {

@@ -153,7 +153,7 @@ pub trait Form: Debug + Sized + Send + 'static {
     /// Returns the block that is committed with an entry.
     fn block(entry: &Self::Entry) -> BlockId;
     /// Notes the blocks that an entry names in the block tree.
-    fn learn(cx: &mut Context<'_, Self>, entry: &Self::Entry);
+    fn learn(replica: &UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Self::Entry);
     /// Returns the verdict on an entry whose parent is accepted.
     fn judge(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Self::Entry) -> Verdict;
     /// Handles the acceptance of an entry.
@@ -496,7 +496,7 @@ impl<F: Form> UniqueChain<F> {
             UniqueRecord::Accepted { frame, .. } => {
                 let (place, author) = (frame.entry.place(), frame.entry.author());
                 if place.round > self.entries.base().round {
-                    F::learn(cx, &frame.entry);
+                    F::learn(self, cx, &frame.entry);
                     let first = First { id: place.id, signature: frame.signature };
                     self.entries.note_first(place.round, first);
                     self.entries.keep(frame, author);
