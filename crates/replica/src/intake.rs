@@ -276,7 +276,7 @@ impl Intake {
         out: &mut Passed,
     ) {
         self.messages.run(&mut self.ledger, &mut out.inputs, &mut self.refused);
-        self.bundles.bringing = self.plain.iter().filter_map(payload_sender).collect();
+        self.bundles.begin_run(self.plain.iter().filter_map(payload_sender).collect());
         out.inputs.append(&mut self.plain);
         while !self.bundles.queues.is_empty() {
             let (ledger, refused) = (&mut self.ledger, &mut self.refused);

@@ -65,7 +65,7 @@ impl<F: Form> UniqueChain<F> {
             return self.keep_far(cx, frame, link);
         }
         self.check_first(cx, &frame, link, origin)?;
-        F::learn(cx, &frame.entry);
+        F::learn(self, cx, &frame.entry);
         self.entries.keep(frame, link);
         self.accept_from(cx, place.id);
         if !self.entries.is_accepted(place) {
@@ -286,6 +286,10 @@ impl<F: Form> UniqueChain<F> {
         above: View,
     ) -> Result<(), Reject> {
         let (now, delta_ns) = (cx.now(), self.delta.times(1));
+        // The question counts as well: the walk down the path is long, whatever the answer.
+        if !self.served.entries.admits(link, now, delta_ns, 1) {
+            return Err(Reject::NotNow("asked again too soon"));
+        }
         let entries = self.entries.path(id, above, ENTRIES_MAX);
         if entries.first().is_none_or(|first| first.entry.parent().round > above) {
             F::on_unserved(self, cx, link, above);
@@ -319,7 +323,7 @@ impl<F: Form> UniqueChain<F> {
         for frame in entries.iter().rev() {
             let EntryRef { round, id } = frame.entry.place();
             if self.entries.is_wanted(id) {
-                self.entries.want(frame.entry.parent().id, round);
+                self.entries.want(frame.entry.parent().id, round, link);
             }
         }
         for frame in entries {

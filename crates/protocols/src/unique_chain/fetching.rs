@@ -45,7 +45,7 @@ impl<F: Form> UniqueChain<F> {
     /// Asks a peer for the entries on the path to one, unless it was asked for the same just now.
     pub(super) fn ask_for_path(&mut self, cx: &mut Cx<'_, Self>, of: EntryRef, child: View, link: ReplicaId) {
         let EntryRef { round, id } = of;
-        self.entries.want(id, child);
+        self.entries.want(id, child, link);
         let now = cx.now();
         let asked = self.inbox.asked.get(&link);
         let is_new = asked.is_none_or(|(known, at)| *known != id || now >= at.plus(self.delta.times(1)));

@@ -93,6 +93,7 @@ mod statements;
 mod store;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 pub use apollo::Apollo;
 pub use artemis::Artemis;

@@ -81,6 +81,17 @@ impl<F: Form> UniqueChain<F> {
         self.proof().unwrap_or(first)
     }
 
+    /// §17: repeats the own last entry to an asker whose answer lacks it. Its acceptance is durable later than the entry itself, so
+    /// a power cut may take the acceptance with the signature. The asker may have forgotten the entry, and must not blame it.
+    pub(super) fn repeat_own(&self, cx: &mut Cx<'_, Self>, asker: ReplicaId) {
+        let Some(own) = &self.own else { return };
+        let place = own.entry.place();
+        if place.round > self.entries.base().round && !self.entries.contains(place.id) {
+            let (entry, skips) = (own.entry.clone(), own.skips.clone());
+            cx.send(To::One(asker), UniqueMessage::Entry { entry, skips });
+        }
+    }
+
     pub(super) fn on_answer(
         &mut self,
         cx: &mut Cx<'_, Self>,

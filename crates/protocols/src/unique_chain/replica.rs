@@ -153,7 +153,7 @@ pub trait Form: Debug + Sized + Send + 'static {
     /// Returns the block that is committed with an entry.
     fn block(entry: &Self::Entry) -> BlockId;
     /// Notes the blocks that an entry names in the block tree.
-    fn learn(cx: &mut Context<'_, Self>, entry: &Self::Entry);
+    fn learn(replica: &UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Self::Entry);
     /// Returns the verdict on an entry whose parent is accepted.
     fn judge(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Self::Entry) -> Verdict;
     /// Handles the acceptance of an entry.
@@ -345,7 +345,9 @@ impl<F: Form> Protocol for UniqueChain<F> {
             UniqueMessage::Entries { entries } => self.on_entries(cx, entries, link),
             UniqueMessage::Ask { incarnation, proof } => {
                 let _: Result<(), Reject> = self.take_proof(cx, *proof, link);
-                self.on_ask(cx, link, incarnation, Height::ZERO)
+                self.on_ask(cx, link, incarnation, Height::ZERO)?;
+                self.repeat_own(cx, link);
+                Ok(())
             }
             UniqueMessage::Answer(answer) => self.on_answer(cx, link, *answer),
             UniqueMessage::Own(message) => F::on_message(self, cx, message, seal, link),
@@ -494,7 +496,7 @@ impl<F: Form> UniqueChain<F> {
             UniqueRecord::Accepted { frame, .. } => {
                 let (place, author) = (frame.entry.place(), frame.entry.author());
                 if place.round > self.entries.base().round {
-                    F::learn(cx, &frame.entry);
+                    F::learn(self, cx, &frame.entry);
                     let first = First { id: place.id, signature: frame.signature };
                     self.entries.note_first(place.round, first);
                     self.entries.keep(frame, author);

@@ -4,6 +4,7 @@
 //! accepted and its blocks are complete. Peers can make this store grow by a bounded number of bytes only.
 
 use super::entry::{Entry, EntryRef, Framed};
+use super::wanted::Wanted;
 use quorate_types::{Digest, ReplicaId, ReplicaSet, Signature, View};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +14,6 @@ pub(super) const SERVED_ROUNDS: u64 = 1_024;
 const LATE_ROUNDS: u64 = 64;
 /// Bytes of entries that one peer has handed over and that are not accepted.
 const PENDING_BYTES_MAX: usize = 4 << 20;
-/// Entries that are wanted by their ids at most.
-const WANTED_MAX: usize = 4_096;
 
 /// A kept entry.
 #[derive(Debug)]
@@ -43,8 +42,8 @@ pub(super) struct EntryStore<E> {
     first: BTreeMap<View, First>,
     /// Peers that have handed over a second entry of a round as their tip.
     alternates: BTreeMap<View, ReplicaSet>,
-    /// Entries that are asked for by id, each with the round of the entry that names it.
-    wanted: BTreeMap<Digest, View>,
+    /// Entries that are asked for by id.
+    wanted: Wanted<Digest>,
     pending_bytes: BTreeMap<ReplicaId, usize>,
     /// The accepted entry of the highest round; the first one accepted wins.
     tip: EntryRef,
@@ -60,7 +59,7 @@ impl<E: Entry> EntryStore<E> {
             waiting: BTreeMap::new(),
             first: BTreeMap::new(),
             alternates: BTreeMap::new(),
-            wanted: BTreeMap::new(),
+            wanted: Wanted::default(),
             pending_bytes: BTreeMap::new(),
             tip: base,
             base,
@@ -120,16 +119,14 @@ impl<E: Entry> EntryStore<E> {
         self.alternates.entry(round).or_insert(ReplicaSet::EMPTY).insert(peer)
     }
 
-    /// Notes that an entry is asked for by its id, because an entry of `round` names it.
-    pub(super) fn want(&mut self, id: Digest, round: View) {
-        if self.wanted.len() < WANTED_MAX {
-            self.wanted.insert(id, round);
-        }
+    /// Notes that a peer is asked for an entry by its id, because an entry of `round` names it.
+    pub(super) fn want(&mut self, id: Digest, round: View, peer: ReplicaId) {
+        self.wanted.insert(id, round, peer);
     }
 
     /// Whether an entry is asked for by its id.
     pub(super) fn is_wanted(&self, id: Digest) -> bool {
-        self.wanted.contains_key(&id)
+        self.wanted.named_in(id).is_some()
     }
 
     /// Keeps an entry that is not accepted yet. Returns the ids of entries of the same peer that gave way.
@@ -138,7 +135,7 @@ impl<E: Entry> EntryStore<E> {
         let weight = frame.weight();
         let used = self.pending_bytes.entry(holder).or_default();
         *used = used.saturating_add(weight);
-        self.wanted.remove(&id);
+        self.wanted.remove(id);
         self.by_round.insert((round, id));
         self.waiting.entry(frame.entry.parent().id).or_default().push(id);
         self.kept.insert(id, Kept { frame, holder, accepted: false });
@@ -149,11 +146,8 @@ impl<E: Entry> EntryStore<E> {
     fn make_room(&mut self, holder: ReplicaId, newest: Digest) -> Vec<Digest> {
         let mut gone = Vec::new();
         while self.pending_bytes.get(&holder).is_some_and(|used| *used > PENDING_BYTES_MAX) {
-            let is_theirs = |(_, id): &&(View, Digest)| {
-                let kept = self.kept.get(id);
-                *id != newest && kept.is_some_and(|kept| !kept.accepted && kept.holder == holder)
-            };
-            let Some((_, id)) = self.by_round.iter().rev().find(is_theirs).copied() else { break };
+            let is_theirs = |id: &Digest| *id != newest && self.holder(*id) == Some(holder);
+            let Some(id) = self.pending().into_iter().rev().find(is_theirs) else { break };
             self.drop_entry(id);
             gone.push(id);
         }
@@ -209,8 +203,10 @@ impl<E: Entry> EntryStore<E> {
 
     /// Returns all entries that are not accepted, lowest rounds first.
     pub(super) fn pending(&self) -> Vec<Digest> {
-        let is_pending = |id: &Digest| self.kept.get(id).is_some_and(|kept| !kept.accepted);
-        self.by_round.iter().map(|(_, id)| *id).filter(is_pending).collect()
+        let round = |id: &Digest| self.kept.get(id).map(|kept| (kept.frame.entry.round(), *id));
+        let mut pending: Vec<(View, Digest)> = self.waiting.values().flatten().filter_map(round).collect();
+        pending.sort_unstable();
+        pending.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Returns the nearest ancestor that is not kept, of an entry that is kept and not accepted.
@@ -302,7 +298,7 @@ impl<E: Entry> EntryStore<E> {
         }
         self.first = self.first.split_off(&base.round.next());
         self.alternates = self.alternates.split_off(&base.round.next());
-        self.wanted.retain(|_, round| *round > base.round);
+        self.wanted.settle(base.round);
         while let Some((round, id)) = self.by_round.first().copied()
             && round < served
         {

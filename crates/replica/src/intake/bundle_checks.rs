@@ -10,7 +10,9 @@ use crate::pool;
 use crate::replica::Replica;
 use quorate_crypto::{Batch, Scheme, bundle_preimage};
 use quorate_types::wire::Refusal;
-use quorate_types::{Authenticator, Bundle, ClientAuth, ClientId, ClusterId, Ledger, ReplicaSet};
+use quorate_types::{
+    Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, ClusterId, Ledger, ReplicaSet,
+};
 use std::collections::BTreeMap;
 
 /// Signatures of bundles in one batch at most: the best size where four replicas share two cores.
@@ -31,11 +33,14 @@ pub(super) struct BundleChecks {
     pub(super) queues: BundleQueues,
     /// The batch that is being checked, each bundle with whether it will count as pending; empty between batches.
     batch: Vec<(WaitingBundle, bool)>,
+    /// Bundles of this run whose authenticators hold. A client may hand its bundle to all replicas, and each of them may spread it:
+    /// copies that arrive before the replica has the bundle are not checked again.
+    checked: BTreeMap<BundleDigest, Authenticator>,
     /// Clients that have sent a bad signature, with the good bundles that still clear them.
     suspects: BTreeMap<ClientId, u32>,
     /// Peers whose payloads pass in this run, before their bundles are checked. The replica has not seen these payloads
     /// yet, and blocks may need the bundles behind them.
-    pub(super) bringing: ReplicaSet,
+    bringing: ReplicaSet,
 }
 
 /// Sinks of a run of checks.
@@ -56,9 +61,16 @@ impl BundleChecks {
             keys: ClientKeys::default(),
             queues: BundleQueues::default(),
             batch: Vec::new(),
+            checked: BTreeMap::new(),
             suspects: BTreeMap::new(),
             bringing: ReplicaSet::EMPTY,
         }
+    }
+
+    /// Begins a run: the replica has the bundles of the last one. Payloads of these peers pass in this run.
+    pub(super) fn begin_run(&mut self, bringing: ReplicaSet) {
+        self.checked.clear();
+        self.bringing = bringing;
     }
 
     /// Takes the next bundles whose authenticators must be checked, and checks them in one batch.
@@ -160,19 +172,42 @@ impl BundleChecks {
                 |(waiting, _): &(WaitingBundle, bool)| *waiting.bundle.authenticator() == Authenticator::None;
             return batch.iter().map(is_open).collect();
         }
+        let is_new = self.first_copies(batch);
         let keys: Vec<_> =
             batch.iter().map(|(waiting, _)| self.keys.get(self.scheme, waiting.bundle.client())).collect();
         let mut signatures = Batch::with_capacity(batch.len());
-        let signed =
-            batch.iter().zip(&keys).map(|((waiting, _), key)| match (key, waiting.bundle.authenticator()) {
-                (Some(key), Authenticator::Signature(signature)) => Some((key, waiting, signature)),
+        let signed = batch.iter().zip(&keys).zip(&is_new).map(|(((waiting, _), key), is_new)| {
+            match (key, waiting.bundle.authenticator()) {
+                (Some(key), Authenticator::Signature(signature)) if *is_new => {
+                    Some((key, waiting, signature))
+                }
                 _ => None,
-            });
+            }
+        });
         for (key, waiting, signature) in signed.clone().flatten() {
             signatures.push(key, &bundle_preimage(self.cluster, waiting.bundle.digest()), signature);
         }
         let mut holds = signatures.check(ledger).into_iter();
-        signed.map(|signed| signed.is_some() && holds.next().unwrap_or(false)).collect()
+        let verdicts = batch.iter().zip(signed).map(|((WaitingBundle { bundle, .. }, _), signed)| {
+            if signed.is_some() && holds.next().unwrap_or(false) {
+                self.checked.insert(bundle.digest(), bundle.authenticator().clone());
+            }
+            self.checked.get(&bundle.digest()) == Some(bundle.authenticator())
+        });
+        verdicts.collect()
+    }
+
+    /// Returns for each bundle whether it is the first one of its digest and authenticator in this run.
+    fn first_copies(&self, batch: &[(WaitingBundle, bool)]) -> Vec<bool> {
+        let mut firsts: BTreeMap<BundleDigest, &Authenticator> = BTreeMap::new();
+        let mut first_copies = Vec::with_capacity(batch.len());
+        for (WaitingBundle { bundle, .. }, _) in batch {
+            let (digest, authenticator) = (bundle.digest(), bundle.authenticator());
+            let known = self.checked.get(&digest).or_else(|| firsts.get(&digest).copied());
+            first_copies.push(known != Some(authenticator));
+            firsts.entry(digest).or_insert(authenticator);
+        }
+        first_copies
     }
 
     fn suspect(&mut self, client: ClientId) {

@@ -2,7 +2,9 @@ use super::message_checks::kind_of;
 use super::*;
 use crate::host_message::Heights;
 use crate::host_tests::{Old, large, open};
-use quorate_types::Height;
+use quorate_crypto::{SigningKey, bundle_preimage};
+use quorate_types::bundle::{BundleBuilder, BundleKind, bundle_digest};
+use quorate_types::{BodyLimits, BundleNo, ClusterId, Height, SessionId};
 
 /// Runs the intake. Returns the passed messages with their senders, and the refused ones with the reasons.
 fn run(intake: &mut Intake, replica: &Replica) -> (Vec<String>, Vec<String>) {
@@ -138,4 +140,37 @@ fn long_message_of_a_suspect_is_checked_in_pieces() {
     assert_eq!(runs, 1 + LONG / 8, "one run for each piece");
     assert_eq!(heard, ["3 host.ask-proof", "3 host.heights"], "in order");
     assert!(intake.is_drained());
+}
+
+/// A bundle, signed by its client unless the signature is bad.
+fn signed(cluster: ClusterId, is_good: bool) -> Bundle {
+    let key = SigningKey::from_seed(Scheme::Ed25519, [9; 32]);
+    let session = SessionId { height: Height(1), index: 0 };
+    let mut builder = BundleBuilder::new(BundleKind::Requests, key.public(), session, BundleNo(1));
+    builder.push(b"x");
+    let content = builder.finish();
+    let preimage = bundle_preimage(cluster, bundle_digest(&content));
+    let signature = if is_good { key.sign(&preimage) } else { Signature([1; 64]) };
+    Bundle::parse(&content, Authenticator::Signature(signature), &BodyLimits::default()).unwrap()
+}
+
+/// A client hands its bundle to all replicas, and each of them spreads it. A liar may add a signature of its own.
+#[test]
+fn copies_of_a_bundle_are_checked_once() {
+    let replica = open();
+    let mut intake = replica.intake(Scheme::Ed25519);
+    let cluster = replica.setup.committee.cluster;
+    let (good, bad) = (signed(cluster, true), signed(cluster, false));
+    let mut run = |copies: &[(u16, &Bundle)]| {
+        for (from, copy) in copies {
+            intake.peer_frame(ReplicaId(*from), frame::BUNDLE, copy.sealed());
+        }
+        let mut passed = Passed::default();
+        intake.run(&replica, &Old, &mut || true, &mut passed);
+        let Ledger { signatures_single, signatures_batched, .. } = *intake.ledger();
+        (passed.inputs.len(), passed.refused.len(), signatures_single + signatures_batched)
+    };
+    assert_eq!(run(&[(0, &good), (1, &good), (3, &good)]), (3, 0, 1), "one check for three copies");
+    let (passed, refused, _) = run(&[(3, &bad), (0, &good), (1, &good), (3, &bad), (3, &good)]);
+    assert_eq!((passed, refused), (3, 2), "a copy with another signature says nothing about the others");
 }

@@ -9,11 +9,15 @@ use quorate_net::{LinkKey, Session, tls};
 use quorate_node::layout::KV_KEY;
 use quorate_types::bundle::{BundleBuilder, BundleKind, bundle_digest};
 use quorate_types::codec::Wire as _;
-use quorate_types::limits::{ATTACHED_PER_CONNECTION_MAX, FRAME_BYTES_MAX, SESSIONS_PER_CLIENT_MAX};
+use quorate_types::limits::{
+    ATTACHED_PER_CONNECTION_MAX, FRAME_BYTES_MAX, ORDER_ASKS_PER_SECOND_MAX, ORDER_ASKS_WAITING_MAX,
+    SESSIONS_PER_CLIENT_MAX,
+};
 use quorate_types::rng::Rng;
-use quorate_types::wire::{FromClient, FromReplica, Refusal, VERSION, frame};
+use quorate_types::wire::{FromClient, FromReplica, NoOrder, Refusal, VERSION, frame};
 use quorate_types::{
-    Authenticator, BundleNo, ClusterId, Digest, Height, Outcome, PublicKey, ReplyBundle, SessionId, Signature,
+    Authenticator, BundleDigest, BundleNo, ClusterId, Digest, Height, Outcome, PublicKey, ReplyBundle,
+    SessionId, Signature,
 };
 
 const CLIENT: &str = "client 127.0.0.1";
@@ -247,4 +251,61 @@ fn clients_that_break_rules_receive_the_reason() {
     target.until_refused(0, CLIENT, "status asked too often", 20);
     assert!(at.messages().iter().filter(|said| matches!(said, FromReplica::Status(_))).count() <= 10);
     target.is_well("clients that break the rules");
+}
+
+/// Floods of questions for the order of bundles: of one with a proof, which costs the most, and of ones that nobody orders.
+fn questions_for_order(protocol: &str) {
+    let mut target = Target::start_of(protocol);
+    let signer = Signer::new(&target);
+    let mut at = target.greeted_client(0);
+    let session = signer.open(&mut at, 3);
+    at.say_to_replica(&signer.requests(session, 1, &[put("ordered")]));
+    at.until("the first reply", |at| outcomes(at).iter().any(|(number, _)| *number == 1));
+    let ordered = at.replies().into_iter().find(|reply| reply.number.0 == 1).unwrap().bundle;
+    let client = signer.key.public();
+    let most = usize::try_from(ORDER_ASKS_PER_SECOND_MAX).unwrap();
+    let flood = |bundles: &mut dyn Iterator<Item = BundleDigest>| -> Vec<u8> {
+        bundles.flat_map(|bundle| client_frame(&FromClient::AskOrder { client, bundle }.to_bytes())).collect()
+    };
+    let refused = |target: &Target| target.refused(0, CLIENT, "order asked too often");
+
+    let before = refused(&target);
+    at.say(&flood(&mut std::iter::repeat_n(ordered, 20 * most)));
+    target.until_refused(
+        0,
+        CLIENT,
+        "order asked too often",
+        before + 10 * u64::from(ORDER_ASKS_PER_SECOND_MAX),
+    );
+    let is_about = |said: &FromReplica| matches!(said, FromReplica::Order { bundle, .. } | FromReplica::NoOrder { bundle, .. } if *bundle == ordered);
+    at.until("an answer", |at| at.messages().iter().any(is_about));
+    target.is_well("a flood of questions for one bundle");
+
+    // Questions that wait take bounded room: the oldest ones are answered, and an end of the connection removes all.
+    let mut crowd: Vec<Attacker> = (0..20).map(|_| target.greeted_client(0)).collect();
+    for (number, asker) in (0u64..).zip(&mut crowd) {
+        let unknown = |at: u64| {
+            let mut digest = [7; 32];
+            digest[..8].copy_from_slice(&(number << 32 | at).to_le_bytes());
+            BundleDigest(Digest(digest))
+        };
+        asker.say(&flood(&mut (0..3 * u64::from(ORDER_ASKS_PER_SECOND_MAX)).map(unknown)));
+        let is_busy = |said: &FromReplica| matches!(said, FromReplica::NoOrder { why: NoOrder::Busy, .. });
+        asker.until("the oldest questions are answered", |asker| {
+            asker.messages().iter().filter(|said| is_busy(said)).count() >= most - ORDER_ASKS_WAITING_MAX
+        });
+    }
+    target.is_well("questions for bundles that nobody orders");
+    drop(crowd);
+    target.is_well("the end of their connections");
+}
+
+#[test]
+fn floods_of_questions_for_order_are_limited_under_apollo() {
+    questions_for_order("apollo");
+}
+
+#[test]
+fn floods_of_questions_for_order_are_limited_under_artemis() {
+    questions_for_order("artemis");
 }

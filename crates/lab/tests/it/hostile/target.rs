@@ -27,12 +27,16 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn start() -> Self {
-        let mut target = Self {
-            cluster: Cluster::start(ClientAuth::Signature),
-            resident: Vec::new(),
-            killed: Vec::new(),
-            puts: 0,
-        };
+        Self::attack(Cluster::start(ClientAuth::Signature))
+    }
+
+    /// Starts four replicas of another protocol.
+    pub(crate) fn start_of(protocol: &str) -> Self {
+        Self::attack(Cluster::start_of(protocol, 4, &["delta_ms=500"]))
+    }
+
+    fn attack(cluster: Cluster) -> Self {
+        let mut target = Self { cluster, resident: Vec::new(), killed: Vec::new(), puts: 0 };
         target.serves("before");
         target.resident = target.ids().map(|id| target.resident(id)).collect();
         target

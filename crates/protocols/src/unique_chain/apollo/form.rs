@@ -62,7 +62,8 @@ impl Form for Apollo {
 
     fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Proposal, link: ReplicaId) {
         let id = entry.block.id();
-        if replica.ready(cx, id).is_none() {
+        // A3. A block that was not learned is not asked for.
+        if cx.blocks().contains(id) && replica.ready(cx, id).is_none() {
             cx.want(id, link);
         }
     }
@@ -75,8 +76,12 @@ impl Form for Apollo {
         entry.block.id()
     }
 
-    fn learn(cx: &mut Context<'_, Self>, entry: &Proposal) {
-        cx.blocks().insert(entry.block.clone());
+    /// A3. Each round adds one height at most. A higher block extends nothing, and would stay among the known blocks for good.
+    fn learn(replica: &UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Proposal) {
+        let rounds = entry.block.view.since(replica.entries.base().round);
+        if entry.block.height <= replica.chain.committed().height.plus(rounds) {
+            cx.blocks().insert(entry.block.clone());
+        }
     }
 
     /// §4, accept: a block extends its parent by one height, and its bodies and those of its ancestors are here and valid.

@@ -20,7 +20,7 @@
 //! |---|---|---|---|---|
 //! | A1 | §5 | a leader proposes once, on its tip, with the skip certificates since; at once if requests wait or its chain has uncommitted ones | `form::speak` | `a1_*` |
 //! | A2 | §5, §20 | an idle leader proposes an empty block after τ | `form::speak` | `a2_*` |
-//! | A3 | §4 | a block extends its parent by one height | `form::judge` | `a3_*` |
+//! | A3 | §4 | a block extends its parent by one height, so it is known only if its height is within its rounds | `form::judge`, `form::learn` | `a3_*` |
 //! | A4 | §6 | the wait is 4 Δ + τ | `form::round_ns` | `a4_*` |
 //! | A5 | §21 | the time to recover is bounded | `form::recovery` | `a5_*` |
 //!

@@ -5,7 +5,7 @@ mod attacks;
 use super::super::tests::*;
 use super::super::{Apollo, Form as _, UniqueChain, UniqueMessage};
 use quorate_consensus::harness::{Setup, payload};
-use quorate_consensus::parts::chain::empty_payload;
+use quorate_consensus::parts::chain::{Tip, empty_payload};
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Examined as _, Healed};
 use quorate_types::{Height, View};
@@ -92,6 +92,26 @@ fn a3_block_of_another_height_is_never_accepted() {
         bench.grow(std::slice::from_ref(&first));
         let _ = bench.deliver(1, proposal(&wrong));
         assert_eq!((bench.tip(), bench.round()), (id(&first), 2), "{height}");
+    }
+}
+
+/// Known blocks are forgotten by height, so a Byzantine leader could make each replica keep one more block in each of its rounds.
+#[test]
+fn a3_block_that_is_higher_than_its_rounds_allow_is_not_known() {
+    let first = entry(1, GENESIS, 1);
+    for parent in [id(&first), id(&entry(1, GENESIS, 9))] {
+        let on = Tip { view: View(1), height: Height(1), id: parent };
+        let mut wrong = entry(2, on, 2);
+        for (height, is_known) in [(u64::MAX, false), (3, false), (2, true)] {
+            let mut bench = Bench::new();
+            bench.grow(std::slice::from_ref(&first));
+            bench.lack_bodies();
+            wrong.block.height = Height(height);
+            let before = bench.replica.block_count();
+            let _ = bench.deliver(0, relay(3, Some(&wrong)));
+            assert_eq!(bench.replica.block_count() - before, usize::from(is_known), "{height}");
+            assert_eq!(!bench.replica.wanted().is_empty(), is_known, "{height}");
+        }
     }
 }
 

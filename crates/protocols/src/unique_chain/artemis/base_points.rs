@@ -2,7 +2,7 @@
 //! longer than its peers serve votes (§22).
 //!
 //! Decided blocks arrive from f + 1 peers, but a block names no vote. A base point is the committed vote that crosses a multiple
-//! of 1,024 rounds, so all replicas have the same ones. Replicas of an idle cluster have the same committed vote as well. A
+//! of 128 rounds, so all replicas have the same ones. Replicas of an idle cluster have the same committed vote as well. A
 //! replica adopts a point that f + 1 peers report equally, because one of them is honest. The replica then follows the votes
 //! above that point.
 
@@ -10,6 +10,7 @@ use super::super::entry::{Entry, EntryRef};
 use super::super::message::UniqueMessage;
 use super::super::record::UniqueRecord;
 use super::super::replica::{Context, Form, UniqueChain};
+use super::super::store::SERVED_ROUNDS;
 use super::chain_state::ChainState;
 use super::form::Artemis;
 use super::message::ArtemisMessage;
@@ -18,12 +19,13 @@ use quorate_consensus::{Reject, To};
 use quorate_types::{Height, ReplicaId, View};
 use std::collections::BTreeMap;
 
-/// Rounds from one base point to the next.
-const ROUNDS_APART: u64 = 1_024;
-/// Base points that are kept. Each has a record of its own.
-pub(super) const POINTS_KEPT: u64 = 3;
+/// Rounds from one base point to the next. After a cold start a replica keeps only the votes of K heights, and a replica that is
+/// behind by more waits for so many rounds at most.
+pub(super) const ROUNDS_APART: u64 = 128;
+/// Base points that are kept: those of the rounds that are served. Each has a record of its own.
+pub(super) const POINTS_KEPT: u64 = SERVED_ROUNDS / ROUNDS_APART;
 /// Base points in one message at most, and the committed vote.
-pub(super) const POINTS_MAX: usize = 4;
+pub(super) const POINTS_MAX: usize = 9;
 
 /// A committed vote with the state after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

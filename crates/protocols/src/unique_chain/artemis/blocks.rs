@@ -1,5 +1,6 @@
 //! The coordinator's blocks that a replica keeps, and the instances in which it follows them (§4, §5).
 
+use super::super::wanted::Wanted;
 use super::chain_state::ChainState;
 use super::message::{CBlock, SignedBlocks};
 use super::vote::Evidence;
@@ -12,8 +13,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) const HEIGHTS_AHEAD: u64 = 1_024;
 /// Blocks of unknown instances that are kept for each peer.
 const EARLY_MAX: usize = 64;
-/// Blocks that are wanted by their ids at most.
-const WANTED_MAX: usize = 1_024;
 
 /// A period of one coordinator on one branch of the vote chain.
 #[derive(Debug)]
@@ -52,8 +51,8 @@ pub(super) struct CBlocks {
     pub(super) instances: BTreeMap<Digest, Instance>,
     early: BTreeMap<ReplicaId, VecDeque<(Signed<CBlock>, bool)>>,
     by_height: BTreeSet<(Height, BlockId)>,
-    /// Blocks that are asked for, each with the round of the vote that names it.
-    wanted: BTreeMap<BlockId, View>,
+    /// Blocks that are asked for.
+    wanted: Wanted<BlockId>,
 }
 
 impl CBlocks {
@@ -99,7 +98,7 @@ impl CBlocks {
         let block = &signed.body.block;
         let (id, parent) = (block.id(), block.parent);
         self.by_height.insert((block.height, id));
-        self.wanted.remove(&id);
+        self.wanted.remove(id);
         let is_new = !self.kept.contains_key(&id);
         let kept = self.kept.entry(id).or_insert(KeptBlock { signed, is_direct });
         kept.is_direct |= is_direct;
@@ -123,16 +122,14 @@ impl CBlocks {
         children.filter(move |id| self.get(*id).is_some_and(|signed| is_next(&signed.body)))
     }
 
-    /// Notes that a block is asked for because a vote of this round names it.
-    pub(super) fn want(&mut self, id: BlockId, round: View) {
-        if self.wanted.len() < WANTED_MAX {
-            self.wanted.insert(id, round);
-        }
+    /// Notes that a peer is asked for a block because a vote of this round names it.
+    pub(super) fn want(&mut self, id: BlockId, round: View, peer: ReplicaId) {
+        self.wanted.insert(id, round, peer);
     }
 
     /// Returns the round of the vote for which a block is asked for.
     pub(super) fn wanted(&self, id: BlockId) -> Option<View> {
-        self.wanted.get(&id).copied()
+        self.wanted.named_in(id)
     }
 
     /// Returns the first block that is not kept, on the path from a block down to a height.
@@ -193,6 +190,6 @@ impl CBlocks {
         for instance in self.instances.values_mut() {
             instance.first = instance.first.split_off(&height.next());
         }
-        self.wanted.retain(|_, named_in| *named_in > round);
+        self.wanted.settle(round);
     }
 }

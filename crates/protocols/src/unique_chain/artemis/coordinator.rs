@@ -189,7 +189,7 @@ impl UniqueChain<Artemis> {
         self.state.blocks.keep(signed, is_direct);
         if !is_connected && link != cx.me() {
             let above = self.voted_height();
-            self.state.blocks.want(parent, self.round.number);
+            self.state.blocks.want(parent, self.round.number, link);
             cx.send_unheld(
                 To::One(link),
                 UniqueMessage::Own(ArtemisMessage::WantBlocks { id: parent, above }),
@@ -258,7 +258,7 @@ impl UniqueChain<Artemis> {
     pub(super) fn fetch_blocks(&mut self, cx: &mut Context<'_, Artemis>, vote: &Vote, link: ReplicaId) {
         let above = self.voted_height();
         if self.state.blocks.missing(vote.block, above).is_some() && vote.block != BlockId::ZERO {
-            self.state.blocks.want(vote.block, vote.round);
+            self.state.blocks.want(vote.block, vote.round, link);
             let want = ArtemisMessage::WantBlocks { id: vote.block, above };
             cx.send_unheld(To::One(link), UniqueMessage::Own(want));
         }
@@ -274,11 +274,15 @@ impl UniqueChain<Artemis> {
         id: BlockId,
         above: Height,
     ) -> Result<(), Reject> {
+        let (now, delta_ns) = (cx.now(), self.delta.times(1));
+        // The question counts as well: the walk down the path is long, whatever the answer.
+        if !self.served.entries.admits(link, now, delta_ns, 1) {
+            return Err(Reject::NotNow("asked again too soon"));
+        }
         let blocks = self.state.blocks.path(id, above, BLOCKS_MAX);
         if blocks.is_empty() {
             return Err(Reject::NotNow("no such blocks"));
         }
-        let (now, delta_ns) = (cx.now(), self.delta.times(1));
         let count = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
         if !self.served.entries.admits(link, now, delta_ns, count) {
             return Err(Reject::NotNow("asked again too soon"));
@@ -306,7 +310,7 @@ impl UniqueChain<Artemis> {
         // A block that is asked for names its parent, so that one is asked for as well.
         for signed in blocks.iter().rev() {
             if let Some(round) = self.state.blocks.wanted(signed.body.block.id()) {
-                self.state.blocks.want(signed.body.block.parent, round);
+                self.state.blocks.want(signed.body.block.parent, round, link);
             }
         }
         for signed in blocks {

@@ -182,7 +182,7 @@ impl Form for Artemis {
     }
 
     /// The blocks of a vote arrive with their coordinator's signature.
-    fn learn(_: &mut Context<'_, Self>, _: &Vote) {}
+    fn learn(_: &UniqueChain<Self>, _: &mut Context<'_, Self>, _: &Vote) {}
 
     fn judge(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Vote) -> Verdict {
         replica.judge_vote(cx, entry)

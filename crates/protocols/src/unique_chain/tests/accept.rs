@@ -140,6 +140,22 @@ fn u4_second_entry_counts_where_a_later_leader_extends_it() {
     assert_eq!((bench.tip(), bench.round()), (id(&next), 3));
 }
 
+/// A Byzantine leader signs entries of ever later rounds, each on a parent that nobody has. It takes no room of other peers.
+#[test]
+fn u4_second_entry_counts_while_a_peer_names_entries_without_end() {
+    let (first, second) = (entry(1, GENESIS, 1), entry(1, GENESIS, 2));
+    let next = entry(2, tip(&second), 3);
+    let mut bench = Bench::new();
+    bench.grow(std::slice::from_ref(&first));
+    for round in (0..5_000).map(|turn| 11 + turn * u64::from(N)) {
+        let unknown = Tip { view: View(round - 1), height: Height(round), id: id(&entry(1, GENESIS, round)) };
+        assert_eq!(bench.deliver(0, proposal(&entry(round, unknown, 1))), Err(Reject::Early));
+    }
+    bench.propose(&next);
+    bench.take(1, UniqueMessage::Entries { entries: vec![frame(&second)] });
+    assert_eq!((bench.tip(), bench.round()), (id(&next), 3));
+}
+
 #[test]
 fn u4_each_peer_may_show_one_second_entry_as_its_tip() {
     let entries: Vec<Proposal> = (1..=4).map(|number| entry(2, GENESIS, number)).collect();

@@ -99,6 +99,22 @@ fn u14_answer_has_the_proof_of_the_round_and_the_last_own_entry() {
     assert_eq!(bench.said(), [(To::One(r(2)), UniqueMessage::Answer(Box::new(expected)))]);
 }
 
+/// §17: only the own entry is durable before it leaves. A client may hold a proof of order with it, so a peer that has forgotten
+/// it must have it before any wait begins.
+#[test]
+fn u14_asker_receives_the_own_entry_whose_acceptance_was_lost() {
+    let mut bench = Bench::running(0);
+    bench.replica.offer([payload(7)]);
+    bench.replica.sync();
+    let UniqueMessage::Entry { entry: own, skips } = bench.said().remove(0).1 else { panic!() };
+    bench.replica.crash_after(0).unwrap();
+    assert!(!bench.is_accepted(&own) && bench.stage() == RecoveryStage::Silent);
+    bench.clear();
+    let question = UniqueMessage::Ask { incarnation: Incarnation(3), proof: Box::new(proof(1, None)) };
+    bench.take(2, question);
+    assert!(bench.said().contains(&(To::One(r(2)), UniqueMessage::Entry { entry: own, skips })));
+}
+
 #[test]
 fn u14_answer_to_an_earlier_incarnation_is_refused() {
     let mut bench = Bench::opened(ME);

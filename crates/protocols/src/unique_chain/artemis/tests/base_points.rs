@@ -1,6 +1,7 @@
 //! A19: base points bring back a replica that was away for longer than votes are served.
 
 use super::super::BasePoint;
+use super::super::base_points::{POINTS_MAX, ROUNDS_APART};
 use super::*;
 use quorate_types::ReplicaSet;
 
@@ -111,13 +112,14 @@ fn a19_votes_above_the_point_are_followed() {
     assert_eq!(bench.replica.protocol().state_after(point.vote), Some(point.state));
 }
 
-/// A replica keeps three points and reports them where votes are no longer served.
+/// A replica keeps the points of the served rounds, and reports them where votes are no longer served.
 #[test]
 fn a19_committed_votes_that_cross_a_multiple_are_points() {
     let mut bench = Bench::new();
     let (votes, tip) = grow_to(&mut bench, 5_199);
     bench.clear();
-    let crossing: Vec<EntryRef> = votes.into_iter().filter(|vote| vote.round.0 % 1_024 == 0).collect();
+    let crossing: Vec<EntryRef> =
+        votes.into_iter().filter(|vote| vote.round.0.is_multiple_of(ROUNDS_APART)).collect();
     let asks = |above: u64| UniqueMessage::Want { id: tip.id, above: View(above) };
     let _ = bench.deliver(2, asks(5_000));
     assert_eq!(reported(&bench.said()), [], "the path is served");
@@ -125,13 +127,13 @@ fn a19_committed_votes_that_cross_a_multiple_are_points() {
     let said = reported(&bench.said());
     let places: Vec<EntryRef> = said[0].1.iter().map(|point| point.vote).collect();
     assert_eq!((said.len(), said[0].0), (1, To::One(r(2))));
-    assert_eq!(places[..3], crossing[crossing.len() - 3..]);
-    assert_eq!(places[3], base(&bench));
+    assert_eq!(places[..POINTS_MAX - 1], crossing[crossing.len() - (POINTS_MAX - 1)..]);
+    assert_eq!(places[POINTS_MAX - 1], base(&bench));
     // The points survive a crash.
     bench.replica.sync();
     bench.replica.crash().unwrap();
     let after: Vec<BasePoint> = bench.replica.protocol().state.points.own.values().copied().collect();
-    assert_eq!(after, said[0].1[..3]);
+    assert_eq!(after, said[0].1[..POINTS_MAX - 1]);
 }
 
 #[test]
@@ -144,4 +146,24 @@ fn a19_reports_are_bounded() {
         bench.take(2, reports(&[point(1_030 + round, 9); 4]));
     }
     assert!(size(&bench) < once + 100);
+}
+
+/// A replica that is behind by less than K heights needs no point: peers serve the votes that they have committed.
+#[test]
+fn a19_committed_votes_are_served_after_a_cold_start() {
+    let mut bench = Bench::new();
+    let (votes, _) = grow_to(&mut bench, 64);
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    bench.clear();
+    let committed = base(&bench);
+    assert!(committed.round > View(50));
+    bench.take(2, UniqueMessage::Want { id: committed.id, above: View(20) });
+    let served = |(_, it): &(To, Message)| match it {
+        UniqueMessage::Entries { entries } => entries.iter().map(Framed::clone).collect(),
+        _ => Vec::new(),
+    };
+    let path: Vec<EntryRef> = bench.said().iter().flat_map(served).map(|vote| vote.entry.place()).collect();
+    let last = usize::try_from(committed.round.0).unwrap();
+    assert_eq!(path, votes[20..last]);
 }

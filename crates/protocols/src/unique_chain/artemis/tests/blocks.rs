@@ -1,5 +1,6 @@
 //! A8 and A16: arrival of blocks, and questions for them.
 
+use super::super::blocks::HEIGHTS_AHEAD;
 use super::*;
 use quorate_consensus::Ready;
 
@@ -35,6 +36,23 @@ fn a8_block_is_signed_by_the_coordinator_of_its_view() {
     }
     bench.emit(&other);
     assert_eq!(bench.votes(), [], "the coordinator has not equivocated");
+}
+
+/// A Byzantine coordinator signs blocks on parents that nobody has. It takes no room of other peers.
+#[test]
+fn a8_second_block_counts_while_a_peer_names_blocks_without_end() {
+    let (one, other) = (cblock(FIRST, ROOT, 1), cblock(FIRST, ROOT, 2));
+    let mut bench = Bench::new();
+    bench.emit(&one);
+    assert_eq!(bench.deliver(0, sends(&other)), Err(Reject::Equivocation));
+    for height in 2..=HEIGHTS_AHEAD + 1 {
+        let parent = id(&cblock(FIRST, ROOT, height + 2));
+        bench.emit(&cblock(FIRST, (height - 1, parent), 1));
+    }
+    let vote = data(1, genesis(), &other);
+    bench.take(1, relay(2, Some(&vote)));
+    bench.take(1, hands_on(std::slice::from_ref(&other)));
+    assert!(bench.is_accepted(&vote));
 }
 
 #[test]
