@@ -14,6 +14,7 @@ mod apollo_flaws;
 mod apollo_run;
 mod apollo_schedules;
 mod artemis;
+mod artemis_run;
 mod attacks;
 mod byzantine;
 mod chained;
