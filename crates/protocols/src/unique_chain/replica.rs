@@ -211,6 +211,8 @@ pub(super) struct InRound {
     pub(super) wait: Option<GuardedWait>,
     /// Whether the wait was prolonged for a fetch from the author: once.
     pub(super) graced: bool,
+    /// The begin of the first wait; `None` for a silent replica.
+    pub(super) entered: Option<Time>,
 }
 
 /// The last own entry.
