@@ -60,10 +60,16 @@ impl Form for Apollo {
 
     fn on_committed(_: &mut UniqueChain<Self>, _: &mut Context<'_, Self>, _: EntryRef) {}
 
-    fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Proposal, link: ReplicaId) {
-        let id = entry.block.id();
-        if replica.ready(cx, id).is_none() {
-            cx.want(id, link);
+    fn fetch(
+        replica: &mut UniqueChain<Self>,
+        cx: &mut Context<'_, Self>,
+        entries: &[Proposal],
+        link: ReplicaId,
+    ) {
+        for id in entries.iter().map(|entry| entry.block.id()) {
+            if replica.ready(cx, id).is_none() {
+                cx.want(id, link);
+            }
         }
     }
 

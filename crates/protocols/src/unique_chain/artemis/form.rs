@@ -168,8 +168,8 @@ impl Form for Artemis {
         replica.state.blocks.settle(base.round, state.height, state.anchor.round, served);
     }
 
-    fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Vote, link: ReplicaId) {
-        replica.fetch_blocks(cx, entry, link);
+    fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, votes: &[Vote], link: ReplicaId) {
+        replica.fetch_blocks(cx, votes, link);
     }
 
     fn floors(replica: &UniqueChain<Self>, round: View) -> Vec<(Kind, View)> {
