@@ -1,16 +1,19 @@
 //! Worlds of Artemis with exact message delays, and with liars that send the messages of a test.
 
 use crate::support::{begin, go, incr, level, r, settle_honest, wait_for};
-use crate::sync_exact_world::{DELTA_NS, exact};
+use crate::sync_exact_world::{DELTA_NS, NEAR_NS, exact};
+use crate::sync_planned_run::ids;
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::{AttackEntry, Entry, Signed, To};
 use quorate_protocols::unique_chain::artemis::{Artemis, ArtemisMessage, CBlock, Vote, VoteKind};
-use quorate_protocols::unique_chain::{Entry as _, EntryRef, UniqueChain, UniqueMessage, skips_digest};
+use quorate_protocols::unique_chain::{
+    Entry as _, EntryRef, Framed, RoundProof, UniqueChain, UniqueMessage, skips_digest,
+};
 use quorate_sim::{Audience, Frame, Settings, Verdict, World, ms, secs};
 use quorate_types::wire::frame::PROTOCOL;
 use quorate_types::{Block, BlockId, Digest, Kind, ReplicaId, ReplicaSet, Time, View, Wire as _};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub(crate) type Message = UniqueMessage<Vote, ArtemisMessage>;
@@ -37,12 +40,19 @@ pub(crate) fn decoded(frame: &Frame) -> Option<Message> {
 pub(crate) struct Log {
     pub(crate) votes: Vec<(Time, Vote)>,
     pub(crate) blocks: Vec<(Time, CBlock)>,
+    /// Sender and round of each blame.
+    pub(crate) blames: BTreeSet<(ReplicaId, View)>,
     known: BTreeSet<Digest>,
+    /// Delays of messages by sender and receiver.
+    paths: BTreeMap<(ReplicaId, ReplicaId), u64>,
 }
 
 impl Log {
-    pub(crate) fn hear(&mut self, at: Time, message: Message) {
+    fn hear(&mut self, at: Time, from: ReplicaId, message: Message) {
         match message {
+            UniqueMessage::Blame(proof) => {
+                self.blames.insert((from, proof.round));
+            }
             UniqueMessage::Entry { entry, .. } if self.known.insert(entry.id()) => {
                 self.votes.push((at, entry));
             }
@@ -68,9 +78,13 @@ pub(crate) fn listen(
     let shared = Rc::clone(&log);
     world.hook(move |now, frame| {
         if let Some(message) = decoded(frame) {
-            shared.borrow_mut().hear(now, message);
+            shared.borrow_mut().hear(now, frame.from, message);
         }
-        judge(now, frame)
+        let verdict = judge(now, frame);
+        match shared.borrow().paths.get(&(frame.from, frame.to)) {
+            Some(span_ns) if verdict == Verdict::Pass => Verdict::Delay(span_ns - NEAR_NS),
+            _ => verdict,
+        }
     });
     log
 }
@@ -111,12 +125,20 @@ pub(crate) fn against(log: &SharedLog, since: Time) -> Vec<(View, ReplicaId, boo
     changes.collect()
 }
 
+/// Whether the last block before a fork has a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    Idle,
+    Busy,
+}
+
 /// The first coordinator is a controlled replica in its first view. All others are at one height.
 pub(crate) struct Controlled {
     pub(crate) world: World,
     pub(crate) log: SharedLog,
     /// The last block of the coordinator.
     pub(crate) last: Block,
+    pub(crate) liars: Vec<ReplicaId>,
 }
 
 impl Controlled {
@@ -147,9 +169,51 @@ impl Controlled {
         go(world.run_while("a heartbeat", secs(2), |_| blocks.borrow().blocks.len() == count), &world);
         go(world.run_for(HEARTBEAT_NS / 2), &world);
         assert!(world.replicas().all(|id| world.status(id).unwrap().view == View(1)));
-        liars.iter().for_each(|liar| world.take_control(r(*liar)));
+        Self::take(world, log, liars)
+    }
+
+    /// Makes these replicas controlled ones.
+    pub(crate) fn take(mut world: World, log: SharedLog, liars: &[u16]) -> Self {
+        let liars = ids(liars);
+        liars.iter().for_each(|liar| world.take_control(*liar));
         let last = log.borrow().blocks.last().unwrap().1.block.clone();
-        Self { world, log, last }
+        Self { world, log, last, liars }
+    }
+
+    /// Makes these replicas controlled ones just before the voter of the next round, replica 0, receives the vote before. All
+    /// votes so far are for one chain, and empty blocks of the next height are committed. If the run is busy, the last block has
+    /// a request that is not final.
+    pub(crate) fn before_a_fork(
+        entry: &Entry,
+        n: u16,
+        liars: &[u16],
+        load: Load,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let mut world = world_of(entry, usize::from(n), 140, change);
+        let log = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        level(&mut world);
+        // Longer than any wait after a doubt.
+        go(world.run_for(30 * DELTA_NS), &world);
+        let stands = |log: &SharedLog, height: u64, round: u64| {
+            let log = log.borrow();
+            let (block, vote) = (&log.blocks.last().unwrap().1.block, &log.votes.last().unwrap().1);
+            let is_named = vote.block == block.id();
+            is_named && block.height.0 % 8 == height && vote.round.0 % u64::from(n) == round
+        };
+        if load == Load::Busy {
+            let before = u64::from(n) - 1;
+            go(world.run_while("a rotation ends", secs(60), |_| !stands(&log, 6, before)), &world);
+            go(world.run_for(3 * NEAR_NS), &world);
+            world.submit(0, &[incr("n")]);
+        }
+        go(world.run_while("the last vote before the liar's", secs(60), |_| !stands(&log, 7, 0)), &world);
+        go(world.run_for(NEAR_NS / 2), &world);
+        let mut c = Self::take(world, log, liars);
+        assert_eq!(c.last.payload != empty_payload(), load == Load::Busy);
+        c.run(2 * NEAR_NS);
+        c
     }
 
     /// Returns the tip of the vote chain.
@@ -212,6 +276,41 @@ impl Controlled {
         go(world.run_while("the voter is next", secs(20), |_| !is_next(log)), world);
         go(world.run_for(HEARTBEAT_NS / 2), world);
         assert!(is_next(log));
+    }
+
+    /// Sets the delay of messages from these to those replicas.
+    pub(crate) fn takes(&mut self, from: &[u16], to: &[u16], span_ns: u64) {
+        for from in ids(from) {
+            for to in ids(to) {
+                self.log.borrow_mut().paths.insert((from, to), span_ns);
+            }
+        }
+    }
+
+    /// Returns the proof of the round after a vote.
+    pub(crate) fn proof(&self, tip: &Vote) -> RoundProof<Vote> {
+        let signature = self.world.sign(tip.voter, &tip.statement());
+        let round = tip.round.next();
+        let tip = Framed { entry: tip.clone(), skips: Vec::new(), signature };
+        RoundProof { round, tip: Some(tip), skips: Vec::new(), resync: false }
+    }
+
+    /// Sends blames of all liars for the round after a vote.
+    pub(crate) fn liars_blame(&mut self, to: &[u16], tip: &Vote) {
+        let message: Message = UniqueMessage::Blame(Box::new(self.proof(tip)));
+        let to: ReplicaSet = ids(to).into_iter().collect();
+        for liar in self.liars.clone() {
+            self.world.send_as(liar, To::Some(to), &message);
+        }
+    }
+
+    /// Whether an honest replica has blamed the round of an honest voter since a round.
+    pub(crate) fn honest_voter_is_blamed(&self, since: View) -> bool {
+        let n = u64::try_from(self.world.settings().n).unwrap();
+        let is_liar = |id: &ReplicaId| self.liars.contains(id);
+        let voter = |round: View| r(u16::try_from((round.0 - 1) % n).unwrap());
+        let log = self.log.borrow();
+        log.blames.iter().any(|(by, round)| *round >= since && !is_liar(by) && !is_liar(&voter(*round)))
     }
 
     /// Ends the messages of liars, and judges agreement and progress of the others.
