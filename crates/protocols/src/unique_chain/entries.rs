@@ -17,7 +17,7 @@ pub(super) enum Origin {
     Author,
     /// As the tip of a proof.
     Tip,
-    /// In an answer to a question. What all entries of the answer lack is asked for together.
+    /// In an answer to a question. One question asks for all that the entries of the answer lack.
     Answer,
     /// Known before.
     Fetched,
