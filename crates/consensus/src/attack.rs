@@ -16,6 +16,16 @@ pub trait Attack: Send {
         to: ReplicaId,
         message: Box<dyn Message>,
     ) -> Vec<Box<dyn Message>>;
+
+    /// Whether the attack needs the messages that others send to its replica.
+    fn listens(&self) -> bool {
+        false
+    }
+
+    /// Handles a message that another replica sends to the attacker, if the attack listens.
+    fn hears(&mut self, message: Box<dyn Message>) {
+        let _ = message;
+    }
 }
 
 /// Knowledge and means of an attacker.
@@ -35,8 +45,12 @@ pub struct Scene<'a> {
 pub struct Retelling<M, T, K> {
     known: K,
     answer: Answer<T, K>,
+    hear: Option<Hear<T, K>>,
     messages: PhantomData<fn() -> M>,
 }
+
+/// Function that remembers a message to the attacker.
+pub type Hear<T, K> = fn(&mut K, T);
 
 /// Function from a message and its receiver to the messages sent in its place.
 pub type Answer<T, K> = fn(&mut K, &mut Scene<'_>, ReplicaId, T) -> Vec<T>;
@@ -45,7 +59,13 @@ impl<M, T, K: Default> Retelling<M, T, K> {
     /// Begins the attack with an empty memory.
     #[must_use]
     pub fn new(answer: Answer<T, K>) -> Self {
-        Self { known: K::default(), answer, messages: PhantomData }
+        Self { known: K::default(), answer, hear: None, messages: PhantomData }
+    }
+
+    /// Begins the same attack, which also remembers messages to the attacker.
+    #[must_use]
+    pub fn listening(answer: Answer<T, K>, hear: Hear<T, K>) -> Self {
+        Self { hear: Some(hear), ..Self::new(answer) }
     }
 }
 
@@ -61,6 +81,17 @@ impl<M: Message + From<T> + Into<T>, T, K: Send> Attack for Retelling<M, T, K> {
         let said = (self.answer)(&mut self.known, scene, to, (*message).into());
         let boxed = |said| -> Box<dyn Message> { Box::new(M::from(said)) };
         said.into_iter().map(boxed).collect()
+    }
+
+    fn listens(&self) -> bool {
+        self.hear.is_some()
+    }
+
+    fn hears(&mut self, message: Box<dyn Message>) {
+        let any: Box<dyn Any> = message;
+        if let (Some(hear), Ok(message)) = (self.hear, any.downcast::<M>()) {
+            hear(&mut self.known, (*message).into());
+        }
     }
 }
 

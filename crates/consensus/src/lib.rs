@@ -47,7 +47,7 @@ mod spec;
 mod status;
 mod timers;
 
-pub use attack::{Answer, Attack, AttackEntry, Retelling, Scene};
+pub use attack::{Answer, Attack, AttackEntry, Hear, Retelling, Scene};
 pub use effect::{Commit, Effect, Evidence, Hold, Note, To};
 pub use erase::{AnyProtocol, Entry, Timed};
 pub use examined::{Choice, Examined, Healed};

@@ -2,8 +2,16 @@
 
 use quorate_types::Block;
 
-/// Returns a table of attacks: the name of each, its function, and one sentence about it.
+/// Returns a table of attacks: the name of each, its function, and one sentence about it. The function after `hears`
+/// remembers messages to the attacker.
 macro_rules! attack_table {
+    ($retelling:ty, hears $hear:ident: $($name:literal = $answer:expr, $about:literal;)*) => {
+        &[$(quorate_consensus::AttackEntry {
+            name: $name,
+            about: $about,
+            make: || Box::new(<$retelling>::listening($answer, $hear)),
+        }),*]
+    };
     ($retelling:ty: $($name:literal = $answer:expr, $about:literal;)*) => {
         &[$(quorate_consensus::AttackEntry {
             name: $name,

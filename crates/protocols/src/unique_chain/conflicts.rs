@@ -35,7 +35,7 @@ impl<F: Form> UniqueChain<F> {
         let known = self.signs.suspects.0.get(&link);
         let is_free =
             known.is_none_or(|(id, since)| *id == place.id || now >= since.plus(self.delta.times(1)));
-        let is_shown = origin != Origin::Fetched && link != cx.me();
+        let is_shown = !matches!(origin, Origin::Fetched | Origin::Answer) && link != cx.me();
         let is_worth_it = is_shown && is_recent && is_free && self.is_beside(place);
         if is_worth_it {
             self.signs.suspects.0.insert(link, (place.id, now));

@@ -17,7 +17,9 @@ pub(super) enum Origin {
     Author,
     /// As the tip of a proof.
     Tip,
-    /// In an answer to a question.
+    /// In an answer to a question. One question asks for all that the entries of the answer lack.
+    Answer,
+    /// Known before.
     Fetched,
 }
 
@@ -326,9 +328,13 @@ impl<F: Form> UniqueChain<F> {
                 self.entries.want(frame.entry.parent().id, round, link);
             }
         }
+        let places: Vec<EntryRef> = entries.iter().map(|frame| frame.entry.place()).collect();
         for frame in entries {
             // A refused entry is a known one, or one that nobody has asked for.
-            let _: Result<(), Reject> = self.take_entry(cx, frame, link, Origin::Fetched);
+            let _: Result<(), Reject> = self.take_entry(cx, frame, link, Origin::Answer);
+        }
+        if link != cx.me() {
+            self.fetch_together(cx, &places, link);
         }
         self.take_far(cx);
         self.check_pending_conflicts(cx);

@@ -22,7 +22,7 @@ impl<F: Form> UniqueChain<F> {
     /// enough for the answer. For entries that another replica hands on it does not: that replica may never answer.
     pub(super) fn fetch(&mut self, cx: &mut Cx<'_, Self>, id: Digest, link: ReplicaId, origin: Origin) {
         let Some(entry) = self.entries.get(id).map(|frame| frame.entry.clone()) else { return };
-        if link == cx.me() {
+        if link == cx.me() || origin == Origin::Answer {
             return;
         }
         if let Some((parent, child)) = self.entries.missing_ancestor(id) {
@@ -35,11 +35,24 @@ impl<F: Form> UniqueChain<F> {
             peers.insert(link);
             self.arm_fetch(cx);
         } else {
-            F::fetch(self, cx, &entry, link);
+            F::fetch(self, cx, std::slice::from_ref(&entry), link);
         }
         if origin == Origin::Author && link == entry.author() && entry.round() == self.round.number {
             self.grant_grace(cx);
         }
+    }
+
+    /// Fetches from a peer what the entries of its answer lack, with one question for all. They are of one chain, lowest rounds
+    /// first.
+    pub(super) fn fetch_together(&mut self, cx: &mut Cx<'_, Self>, places: &[EntryRef], link: ReplicaId) {
+        let lacking = places.iter().filter(|place| !self.entries.is_accepted(**place));
+        let entries: Vec<F::Entry> =
+            lacking.filter_map(|place| self.entries.get(place.id)).map(|frame| frame.entry.clone()).collect();
+        let Some(last) = entries.last() else { return };
+        if let Some((parent, child)) = self.entries.missing_ancestor(last.id()) {
+            self.ask_for_path(cx, parent, child, link);
+        }
+        F::fetch(self, cx, &entries, link);
     }
 
     /// Asks a peer for the entries on the path to one, unless it was asked for the same just now.
@@ -65,7 +78,7 @@ impl<F: Form> UniqueChain<F> {
             let Some((_, peers)) = self.late_fetches.0.remove(&id) else { continue };
             let Some(entry) = self.entries.get(id).map(|frame| frame.entry.clone()) else { continue };
             if !self.entries.is_accepted(entry.place()) {
-                peers.iter().for_each(|peer| F::fetch(self, cx, &entry, peer));
+                peers.iter().for_each(|peer| F::fetch(self, cx, std::slice::from_ref(&entry), peer));
             }
         }
         self.arm_fetch(cx);

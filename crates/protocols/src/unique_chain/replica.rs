@@ -141,11 +141,11 @@ pub trait Form: Debug + Sized + Send + 'static {
     -> bool;
     /// Handles the commit of an entry.
     fn on_committed(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, base: EntryRef);
-    /// Asks a peer for the missing blocks and bodies of an entry.
+    /// Asks a peer for the missing blocks and bodies of entries of one chain, lowest rounds first.
     fn fetch(
         replica: &mut UniqueChain<Self>,
         cx: &mut Context<'_, Self>,
-        entry: &Self::Entry,
+        entries: &[Self::Entry],
         link: ReplicaId,
     );
     /// Returns the kinds of statements with one slot in each view, and their lowest views that are not over.
@@ -211,6 +211,8 @@ pub(super) struct InRound {
     pub(super) wait: Option<GuardedWait>,
     /// Whether the wait was prolonged for a fetch from the author: once.
     pub(super) graced: bool,
+    /// The begin of the first wait; `None` for a silent replica.
+    pub(super) entered: Option<Time>,
 }
 
 /// The last own entry.

@@ -85,6 +85,7 @@ impl<F: Form> UniqueChain<F> {
     pub(super) fn begin_wait(&mut self, cx: &mut Cx<'_, Self>) {
         let ns = F::round_ns(self);
         self.round.wait = Some(GuardedWait::begin(cx.now(), ns));
+        self.round.entered.get_or_insert(cx.now());
         let at = cx.now().plus(ns);
         cx.timers().set(Timer::Round, at);
     }

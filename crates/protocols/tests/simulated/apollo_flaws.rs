@@ -1,24 +1,23 @@
-//! Flaws of Apollo (its notes, §23) for the museum.
+//! Flaws of Apollo (its notes, §23) for the museum. Two of them are flaws of Artemis as well.
 
-use crate::apollo_run::{Message, TAU_NS};
+use crate::apollo_run::Message;
 use crate::sync_exact_world::DELTA_NS;
 use crate::sync_flaws::Moved;
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::{Effect, Hold, Past, Protocol as _, Seal, Timers, To};
-use quorate_protocols::unique_chain::apollo::{NoFact, Proposal};
 use quorate_protocols::unique_chain::{
-    Apollo, Entry as _, Framed, RoundProof, Timer, UniqueChain, UniqueMessage, UniqueRecord,
+    Apollo, Entry as _, Form, Framed, RoundProof, Timer, UniqueChain, UniqueMessage, UniqueRecord,
 };
 use quorate_types::{ReplicaId, Time, View};
 
-type Record = UniqueRecord<Proposal, NoFact>;
+type MessageOf<F> = UniqueMessage<<F as Form>::Entry, <F as Form>::Message>;
 
 /// no-relay: no leader receives a relay.
 #[derive(Default)]
 pub(crate) struct NoRelay;
 
-impl Flaw<UniqueChain<Apollo>> for NoRelay {
-    fn says(&mut self, _: &UniqueChain<Apollo>, to: &mut To, message: &mut Message) -> bool {
+impl<F: Form> Flaw<UniqueChain<F>> for NoRelay {
+    fn says(&mut self, _: &UniqueChain<F>, to: &mut To, message: &mut MessageOf<F>) -> bool {
         !matches!((to, message), (To::One(_), UniqueMessage::Proof(_)))
     }
 }
@@ -134,15 +133,20 @@ impl Flaw<UniqueChain<Apollo>> for ForeignGrace {
 }
 
 /// restart-blames: a restarted replica takes nothing from answers and questions, and its wait has begun when it was opened.
-#[derive(Default)]
-pub(crate) struct RestartBlames {
-    /// Its highest accepted block on disk.
-    tip: Option<Framed<Proposal>>,
+pub(crate) struct RestartBlames<F: Form, const WAIT_NS: u64> {
+    /// Its highest accepted entry on disk.
+    tip: Option<Framed<F::Entry>>,
     opened: Option<Time>,
 }
 
-impl Flaw<UniqueChain<Apollo>> for RestartBlames {
-    fn opens(&mut self, _: ReplicaId, past: &mut Past<Record>) {
+impl<F: Form, const WAIT_NS: u64> Default for RestartBlames<F, WAIT_NS> {
+    fn default() -> Self {
+        Self { tip: None, opened: None }
+    }
+}
+
+impl<F: Form, const WAIT_NS: u64> Flaw<UniqueChain<F>> for RestartBlames<F, WAIT_NS> {
+    fn opens(&mut self, _: ReplicaId, past: &mut Past<UniqueRecord<F::Entry, F::Fact>>) {
         let accepted = past.records.iter().filter_map(|record| match record {
             UniqueRecord::Accepted { frame, .. } => Some(frame.clone()),
             _ => None,
@@ -150,7 +154,7 @@ impl Flaw<UniqueChain<Apollo>> for RestartBlames {
         self.tip = accepted.max_by_key(|frame| frame.entry.round());
     }
 
-    fn hears(&mut self, _: &UniqueChain<Apollo>, message: Message, _: &Seal) -> Vec<Message> {
+    fn hears(&mut self, _: &UniqueChain<F>, message: MessageOf<F>, _: &Seal) -> Vec<MessageOf<F>> {
         if self.tip.is_none() {
             return vec![message];
         }
@@ -167,15 +171,13 @@ impl Flaw<UniqueChain<Apollo>> for RestartBlames {
         }]
     }
 
-    fn acts(&mut self, protocol: &UniqueChain<Apollo>, now: Time, effects: &mut Vec<Effect>) {
+    fn acts(&mut self, _: &UniqueChain<F>, now: Time, effects: &mut Vec<Effect>) {
         let opened = *self.opened.get_or_insert(now);
-        let is_over = now >= opened.plus(4 * DELTA_NS + TAU_NS);
+        let is_over = now >= opened.plus(WAIT_NS);
         let Some(tip) = self.tip.take_if(|_| is_over) else { return };
         let round = tip.entry.round().next();
-        if protocol.status().view == round {
-            let proof = RoundProof { round, tip: Some(tip), skips: Vec::new(), resync: true };
-            let message = Box::new(UniqueMessage::Blame(Box::new(proof)) as Message);
-            effects.push(Effect::Send { to: To::All, hold: Hold::No, message });
-        }
+        let proof = RoundProof { round, tip: Some(tip), skips: Vec::new(), resync: true };
+        let message: Box<MessageOf<F>> = Box::new(UniqueMessage::Blame(Box::new(proof)));
+        effects.push(Effect::Send { to: To::All, hold: Hold::No, message });
     }
 }

@@ -1,7 +1,7 @@
 //! Golden schedules of Apollo (its notes, §23): each forks replicas that lack the rule that it names, and no others.
 
 use crate::apollo_flaws::{ForeignGrace, NoGrace, NoRelay, RestartBlames, ShortRound};
-use crate::apollo_run::{ApolloRun, apollo};
+use crate::apollo_run::{ApolloRun, TAU_NS, apollo};
 use crate::chained_museum::Row;
 use crate::sync_exact_world::{DELTA_NS, NEAR_NS};
 use quorate_consensus::flawed::{Flaw, Flawed};
@@ -178,7 +178,7 @@ pub(crate) const ROWS: &[Row] = &[
             "a restarted replica blames a leader whose block it has missed",
             "apollo, script `restart-blames`: waits begin at once after a restart, and answers bring nothing",
         ),
-        (SOUND, flawed::<RestartBlames>()),
+        (SOUND, flawed::<RestartBlames<Apollo, { 4 * DELTA_NS + TAU_NS }>>()),
         |entry, _| restart_after_a_missed_block(entry).err(),
     ),
     row(

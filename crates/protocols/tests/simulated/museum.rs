@@ -2,6 +2,7 @@
 //! test makes the page (`UPDATE_EXPECT=1` writes it).
 
 use crate::apollo_schedules::ROWS as APOLLO;
+use crate::artemis_schedules::ROWS as ARTEMIS;
 use crate::chained_museum::{NO_VARIANTS, ROWS, Row};
 use crate::support::{pbft, pbft_signed};
 use crate::sync_museum::ROWS as SYNCHRONOUS;
@@ -179,7 +180,8 @@ files. The broken variants also do not broadcast the certificate of blocks that 
 certificates forks nothing by itself in any of these schedules; that is a test as well. Row Y13 shows the purpose of the
 safeguard.
 
-Rows W are mutations of Apollo (its notes, section 23), with golden schedules as well (`apollo_schedules.rs`).
+Rows W are mutations of Apollo (its notes, section 23), with golden schedules as well (`apollo_schedules.rs`). Rows V are
+those of Artemis (its specification, section 21), of which `artemis_schedules.rs` has the schedules.
 
 | row | published failure | variant | caught by | seeds |
 |---|---|---|---|---|
@@ -251,7 +253,7 @@ fn every_failure_of_the_museum_is_caught_and_every_oracle_fires() {
         exhibits.iter().map(move |exhibit| MuseumRow::of_exhibit((exhibit, entry)))
     };
     let variants = VARIANTS.iter().map(|exhibit| MuseumRow::of_exhibit((exhibit, pbft_signed())));
-    let rows = ROWS.iter().chain(SYNCHRONOUS).chain(APOLLO).map(MuseumRow::of_row);
+    let rows = ROWS.iter().chain(SYNCHRONOUS).chain(APOLLO).chain(ARTEMIS).map(MuseumRow::of_row);
     let mut museum: Vec<MuseumRow> = with(EXHIBITS, pbft()).chain(variants).chain(rows).collect();
     museum.sort_by_key(MuseumRow::place);
     write_lines(museum, &mut table, &mut missed);

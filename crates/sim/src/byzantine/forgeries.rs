@@ -137,6 +137,18 @@ impl Behaviour {
         }
     }
 
+    /// Shows a message to its replica to an attack that listens.
+    pub(crate) fn hear(&mut self, entry: &Entry, frame_type: u8, body: &[u8]) {
+        let attack = self.attack.as_mut().filter(|attack| attack.listens());
+        let (Mood::Attack(_), frame::PROTOCOL, Some(attack)) = (&self.mood, frame_type, attack) else {
+            return;
+        };
+        let own = without_signature(entry, frame_type, body);
+        if let Some(message) = own.and_then(|own| entry.decode_message(own).ok()) {
+            attack.hears(message);
+        }
+    }
+
     /// Returns the reply that a client receives instead, and whether it is false.
     pub(crate) fn forge_reply_body(&mut self, body: Bytes) -> (Bytes, bool) {
         let key = (u8::MAX, super::REPLY);

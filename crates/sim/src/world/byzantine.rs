@@ -256,6 +256,15 @@ impl World {
         }
     }
 
+    /// Shows a frame to the attack that its receiver runs.
+    pub(super) fn show_to_attack(&mut self, frame: &Frame) {
+        let Self { slots, settings, .. } = self;
+        let role = slots.get_mut(frame.to.index()).map(|slot| &mut slot.role);
+        if let Some(Role::Byzantine(behaviour)) = role {
+            behaviour.hear(&settings.entry, frame.frame_type, &frame.body);
+        }
+    }
+
     /// Counts the faults of a Byzantine replica that uses both halves, or withholds a message.
     pub(super) fn count_byzantine_faults(
         &mut self,

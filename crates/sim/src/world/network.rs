@@ -202,6 +202,7 @@ impl World {
     pub(super) fn transmit(&mut self, at: Time, frame: &Frame) {
         let count = self.counters.sent.entry(frame.content.kind).or_default();
         *count = count.saturating_add(1);
+        self.show_to_attack(frame);
         if !self.waits(at, frame) {
             self.enter(at, frame);
         }

@@ -60,11 +60,17 @@ impl Form for Apollo {
 
     fn on_committed(_: &mut UniqueChain<Self>, _: &mut Context<'_, Self>, _: EntryRef) {}
 
-    fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Proposal, link: ReplicaId) {
-        let id = entry.block.id();
+    fn fetch(
+        replica: &mut UniqueChain<Self>,
+        cx: &mut Context<'_, Self>,
+        entries: &[Proposal],
+        link: ReplicaId,
+    ) {
         // A3. A block that was not learned is not asked for.
-        if cx.blocks().contains(id) && replica.ready(cx, id).is_none() {
-            cx.want(id, link);
+        for id in entries.iter().map(|entry| entry.block.id()) {
+            if cx.blocks().contains(id) && replica.ready(cx, id).is_none() {
+                cx.want(id, link);
+            }
         }
     }
 

@@ -41,7 +41,7 @@ const SERVED_PPM: u32 = 500_000;
 const ROUNDS_FOR_ONE: u64 = 3;
 
 /// The attacks on Artemis.
-pub(super) const ATTACKS: &[AttackEntry] = attack_table! { Own:
+pub(super) const ATTACKS: &[AttackEntry] = attack_table! { Own, hears remember:
     "equivocate" = equivocate, "Signs up to four votes in each of its rounds, of all kinds and on different parents.";
     "late votes" = vote_late, "Sends its votes and blocks after later messages.";
     "told to one" = tell_one, "Sends votes, relays and blocks to one replica alone.";
@@ -97,7 +97,7 @@ impl Memory {
         }
     }
 
-    /// Remembers the content of its own message.
+    /// Remembers the content of a message.
     fn note(&mut self, message: &Message) {
         match message {
             UniqueMessage::Entry { entry, skips } => {
@@ -189,6 +189,11 @@ impl Memory {
         let at = self.late.iter().position(|(waits, _)| *waits == to)?;
         self.late.remove(at).map(|(_, message)| message)
     }
+}
+
+/// Remembers a message to the attacker. Its own messages do not show the parents of its votes.
+fn remember(memory: &mut Memory, heard: Message) {
+    memory.note(&heard);
 }
 
 fn signed(body: CBlock, scene: &Scene<'_>) -> Signed<CBlock> {

@@ -170,9 +170,9 @@ impl CBlocks {
         }
     }
 
-    /// Forgets blocks below the height that is served, and all that a committed vote has settled: its round, the height of its
-    /// block, and the round in which its instance was opened. Blocks are served as long as the votes that name them.
-    pub(super) fn settle(&mut self, round: View, height: Height, opened: View, served: Height) {
+    /// Forgets blocks below the height that is served, and all that a committed vote has settled. The arguments are its round, and
+    /// the state after it. Blocks are served as long as the votes that name them.
+    pub(super) fn settle(&mut self, round: View, state: &ChainState, served: Height) {
         while let Some((low, id)) = self.by_height.first().copied()
             && low < served
         {
@@ -186,9 +186,15 @@ impl CBlocks {
                 }
             }
         }
-        self.instances.retain(|_, instance| instance.opened >= opened);
+        self.instances.retain(|_, instance| instance.opened >= state.anchor.round);
         for instance in self.instances.values_mut() {
-            instance.first = instance.first.split_off(&height.next());
+            instance.first = instance.first.split_off(&state.height.next());
+        }
+        // A19. The blocks below a base point may never arrive: the coordinator is followed from its head on.
+        if let Some(instance) = self.instances.get_mut(&state.anchor.id)
+            && instance.best.0 < state.height
+        {
+            instance.best = (state.height, state.head);
         }
         self.wanted.settle(round);
     }

@@ -1,5 +1,6 @@
 //! The coordinator's blocks: emission, arrival, silence (§5).
 
+use super::super::entries::Origin;
 use super::super::record::UniqueRecord;
 use super::super::replica::{Context, Timer, UniqueChain, noted};
 use super::super::statements::author;
@@ -254,16 +255,22 @@ impl UniqueChain<Artemis> {
         }
     }
 
-    /// Asks a peer for the blocks of a vote: their bodies from the host, their signatures by a message. Both leave at once.
-    pub(super) fn fetch_blocks(&mut self, cx: &mut Context<'_, Artemis>, vote: &Vote, link: ReplicaId) {
+    /// A16. Asks a peer for the blocks of votes of one chain: their bodies from the host, their signatures by one message. Both
+    /// leave at once. All blocks of lower votes are on the path to that of the last one (§2, Fetch).
+    pub(super) fn fetch_blocks(&mut self, cx: &mut Context<'_, Artemis>, votes: &[Vote], link: ReplicaId) {
         let above = self.voted_height();
-        if self.state.blocks.missing(vote.block, above).is_some() && vote.block != BlockId::ZERO {
-            self.state.blocks.want(vote.block, vote.round, link);
-            let want = ArtemisMessage::WantBlocks { id: vote.block, above };
-            cx.send_unheld(To::One(link), UniqueMessage::Own(want));
+        let mut last = None;
+        for vote in votes {
+            if self.state.blocks.missing(vote.block, above).is_some() && vote.block != BlockId::ZERO {
+                self.state.blocks.want(vote.block, vote.round, link);
+                last = Some(vote.block);
+            }
+            if self.ready(cx, vote.block).is_none() {
+                cx.want(vote.block, link);
+            }
         }
-        if self.ready(cx, vote.block).is_none() {
-            cx.want(vote.block, link);
+        if let Some(id) = last {
+            cx.send_unheld(To::One(link), UniqueMessage::Own(ArtemisMessage::WantBlocks { id, above }));
         }
     }
 
@@ -313,9 +320,17 @@ impl UniqueChain<Artemis> {
                 self.state.blocks.want(signed.body.block.parent, round, link);
             }
         }
+        let (is_full, mut is_new) = (blocks.len() == BLOCKS_MAX, false);
         for signed in blocks {
             // The sender hands them on, whichever coordinator has signed them.
-            let _: Result<(), Reject> = self.take_fetched(cx, signed, link);
+            is_new |= self.take_fetched(cx, signed, link).is_ok();
+        }
+        // A16. A full answer may be the lower part of a path.
+        if is_full
+            && is_new
+            && let Some(id) = self.entries.pending().pop()
+        {
+            self.fetch(cx, id, link, Origin::Fetched);
         }
         Ok(())
     }

@@ -165,11 +165,11 @@ impl Form for Artemis {
         replica.note_points(cx, base);
         replica.state.forget_below(base.round.minus(STATES_KEPT));
         let served = replica.state.lowest_height().min(state.height);
-        replica.state.blocks.settle(base.round, state.height, state.anchor.round, served);
+        replica.state.blocks.settle(base.round, &state, served);
     }
 
-    fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, entry: &Vote, link: ReplicaId) {
-        replica.fetch_blocks(cx, entry, link);
+    fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, votes: &[Vote], link: ReplicaId) {
+        replica.fetch_blocks(cx, votes, link);
     }
 
     fn floors(replica: &UniqueChain<Self>, round: View) -> Vec<(Kind, View)> {

@@ -42,7 +42,7 @@
 //! | A6 | §5, §17 | in doubt a voter endorses at the moment at which it would flag | `voter::choose_vote` | `a6_*` |
 //! | A7 | §6 | without a new block, a voter endorses while a block with requests up to the head is not final | `voter::is_open` | `a7_*` |
 //! | A8 | §5 | two blocks for one slot are evidence before bodies; the second one counts where a vote names it | `coordinator::on_cblock` | `a8_*` |
-//! | A9 | §6 | one vote in a round, durable before it leaves: the newest block, else evidence, else silence | `voter::try_vote` | `a9_*` |
+//! | A9 | §6, §7 | one vote in a round, durable before it leaves: the newest block, else evidence, else silence; S after the round has begun at the latest | `voter::try_vote` | `a9_*` |
 //! | A10 | §5, §16 | a coordinator signs one block at a height, durable before it leaves, also after a restart; at once for requests, τ after the last one otherwise | `coordinator::emit` | `a10_*` |
 //! | A11 | §5 | a complete block ends the silence for τ + Δ if the coordinator itself has sent it, also where it was fetched or committed before | `coordinator::hear_coordinator` | `a11_*` |
 //! | A12 | §5, §16 | a coordinator has 4 Δ for the first block of an instance, and S after the recovery of a replica | `coordinator::open_instance` | `a12_*` |

@@ -9,10 +9,12 @@
 //! | double-flag | `a5_flags_count_once_for_each_voter` |
 //! | no-scope | `a14_coordinator_serves_the_view_on_each_branch` |
 //! | no-endorse | `a7_requests_that_are_not_final_are_endorsed_at_once` |
-//! | timer-without-S | `a13_round_lasts_long_enough_for_the_voters_wait` |
-//! | fetched-then-direct | `a11_fetched_block_does_not_and_its_direct_copy_does` |
+//! | timer-without-S | `a13_round_lasts_long_enough_for_the_voters_wait`, museum V4 |
+//! | fetched-then-direct | `a11_fetched_block_does_not_and_its_direct_copy_does`, the slow link in `artemis_schedules.rs` |
+//! | restart-blames | `u14_votes_in_answers_count_before_any_blame`, museum V1 |
+//! | slow-all, slow-link | scenario 14 in `artemis_schedules.rs`, museum V5 |
 //!
-//! Scenario 14 in `tests/simulated/artemis.rs` has slow-all and slow-link. The engine's recovery is restart-blames.
+//! `tests/simulated/artemis_schedules.rs` has the rows V of the museum. The rows V2 and V3 are mutations of scenario 15.
 
 mod attacks;
 mod base_points;
@@ -21,6 +23,7 @@ mod bounds;
 mod codec;
 mod coordinator;
 mod records;
+mod recovery;
 mod silence;
 mod states;
 mod validity;

@@ -123,7 +123,7 @@ impl UniqueChain<Artemis> {
         let Some((block, kind)) = self.choose_vote(cx, place, &state) else {
             // A new block or the end of the coordinator's silence leads here again.
             let deadline = self.state.blocks.instances.get(&state.anchor.id).map(|it| it.deadline);
-            if let Some(at) = deadline {
+            if let Some(at) = deadline.into_iter().chain(self.latest_vote()).min() {
                 cx.timers().set(Timer::Speak, at);
             }
             return;
@@ -166,7 +166,15 @@ impl UniqueChain<Artemis> {
             let is_sound = cx.sound(since, Time::ZERO);
             return Some((state.head, if is_sound { VoteKind::NoProgress } else { VoteKind::Endorse }));
         }
-        self.is_open(cx, tip, state).then_some((state.head, VoteKind::Endorse))
+        // §7: others blame a voter that waits longer than S. A Byzantine coordinator can end its silence without a block to vote
+        // for: by its own copies of blocks that votes have named.
+        let is_due = self.latest_vote().is_some_and(|at| cx.now() >= at);
+        (is_due || self.is_open(cx, tip, state)).then_some((state.head, VoteKind::Endorse))
+    }
+
+    /// Returns the time at which this replica votes at the latest, if it is the voter of the round.
+    fn latest_vote(&self) -> Option<Time> {
+        self.round.entered.map(|at| at.plus(self.silence_ns()))
     }
 
     /// Returns the state of a block. One that is not above the committed height needs nothing.

@@ -85,6 +85,25 @@ fn false_flags_name_the_head() {
     assert_eq!(voted(&all, 6).len(), 4);
 }
 
+/// The voter before sends its vote to the attacker, which relays it to nobody.
+#[test]
+fn false_flags_need_no_relay_of_the_parent() {
+    let committee = Setup::of::<UniqueChain<Artemis>>(usize::from(N)).committee::<UniqueChain<Artemis>>();
+    let mut attack = (ATTACKS.iter().find(|attack| attack.name == "false flags").unwrap().make)();
+    let blocks = stream(FIRST, ROOT, 2);
+    let parent = data(5, genesis(), &blocks[0]);
+    let own = data(6, parent.place(), &blocks[1]);
+    assert!(attack.listens());
+    attack.hears(Box::new(casts(&parent)));
+    let sign = |_: &quorate_types::Statement| SIGNATURE;
+    let mut rng = Rng::new(7);
+    let mut scene = Scene { me: r(0), committee: &committee, rng: &mut rng, sign: &sign };
+    let said = attack.says(&mut scene, r(1), Box::new(casts(&own))).pop().unwrap();
+    let said: Box<dyn Any> = said;
+    let UniqueMessage::Entry { entry, .. } = *said.downcast::<Message>().unwrap() else { panic!("no vote") };
+    assert_eq!((entry.block, entry.kind), (id(&blocks[0]), VoteKind::NoProgress));
+}
+
 #[test]
 fn two_halves_receive_a_branch_each() {
     let all = play("two halves", &honest());

@@ -112,6 +112,22 @@ fn a19_votes_above_the_point_are_followed() {
     assert_eq!(bench.replica.protocol().state_after(point.vote), Some(point.state));
 }
 
+/// A good coordinator stays for months, so the point may be of the instance that the replica has followed before.
+#[test]
+fn a19_coordinator_of_a_known_instance_is_followed_above_the_point() {
+    let mut point = point(1_030, 1_200);
+    (point.state.view, point.state.anchor) = (View(1), genesis());
+    let mut bench = away(1_200);
+    for peer in [0, 1, 2] {
+        bench.take(peer, reports(&[point]));
+    }
+    let block = cblock(FIRST, (1_200, point.state.head), 9);
+    bench.emit(&block);
+    let first = vote(1_031, point.vote, id(&block), VoteKind::Data);
+    bench.cast(&first);
+    assert!(bench.is_accepted(&first));
+}
+
 /// A replica keeps the points of the served rounds, and reports them where votes are no longer served.
 #[test]
 fn a19_committed_votes_that_cross_a_multiple_are_points() {

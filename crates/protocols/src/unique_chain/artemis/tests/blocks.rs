@@ -104,6 +104,46 @@ fn a16_missing_votes_blocks_and_bodies_are_asked_for_together() {
     assert_eq!(bench.round(), 3);
 }
 
+/// All blocks of lower votes are on the path to the block of the last one.
+#[test]
+fn a16_votes_of_one_answer_lead_to_one_question_for_blocks() {
+    let blocks = stream(FIRST, ROOT, 4);
+    let mut votes = vec![data(1, genesis(), &blocks[0])];
+    for (round, block) in (2..).zip(&blocks[1..]) {
+        votes.push(data(round, votes[votes.len() - 1].place(), block));
+    }
+    let mut bench = Bench::new();
+    bench.take(3, relay(5, Some(&votes[3])));
+    bench.clear();
+    bench.take(3, UniqueMessage::Entries { entries: votes[..3].iter().map(frame).collect() });
+    assert_eq!(wants_in(&bench.said()), [(To::One(r(3)), id(&blocks[2]))]);
+    let bodies: Vec<BlockId> = bench.replica.wanted().into_iter().map(|(block, _)| block).collect();
+    assert_eq!(bodies, blocks[..3].iter().map(id).collect::<Vec<_>>());
+    bench.take(3, hands_on(&blocks));
+    assert!(bench.is_accepted(&votes[3]));
+}
+
+/// An answer has 256 blocks at most. The next question follows once these are here.
+#[test]
+fn a16_blocks_above_a_full_answer_are_asked_for() {
+    let blocks = stream(FIRST, ROOT, 272);
+    let mut votes = vec![data(1, genesis(), &blocks[15])];
+    for round in 2..=17 {
+        let place = votes[votes.len() - 1].place();
+        votes.push(data(round, place, &blocks[usize::try_from(round).unwrap() * 16 - 1]));
+    }
+    let last = id(&blocks[271]);
+    let mut bench = Bench::new();
+    bench.take(3, UniqueMessage::Entries { entries: votes.iter().map(frame).collect() });
+    assert_eq!(wants_in(&bench.said()), [(To::One(r(3)), last)]);
+    bench.take(3, hands_on(&blocks[..256]));
+    assert!(bench.is_accepted(&votes[15]) && !bench.is_accepted(&votes[16]));
+    assert_eq!(wants_in(&bench.said()), [(To::One(r(3)), last)]);
+    bench.take(3, hands_on(&blocks[256..]));
+    assert!(bench.is_accepted(&votes[16]));
+    assert_eq!(wants_in(&bench.said()), []);
+}
+
 /// The voter's own copy may overtake the coordinator's block.
 #[test]
 fn a16_blocks_that_may_be_on_their_way_are_asked_for_later() {

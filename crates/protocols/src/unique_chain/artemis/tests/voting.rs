@@ -147,3 +147,22 @@ fn a13_round_lasts_long_enough_for_the_voters_wait() {
     bench.pass(1);
     assert_eq!(blames(&mut bench), 1);
 }
+
+/// §7: others blame a voter whose vote comes later than S. The coordinator may be Byzantine, and send its own copies of blocks that
+/// votes have named, one after the other.
+#[test]
+fn a9_voter_waits_for_s_at_most() {
+    let first = empty(FIRST, ROOT, 1);
+    let second = empty(FIRST, head(&first), 2);
+    let mut bench = Bench::new();
+    bench.take(2, hands_on(&[first.clone(), second.clone()]));
+    bench.grow(&[data(4, genesis(), &second)]);
+    bench.pass(silence() / 2);
+    bench.emit(&first);
+    assert_eq!(bench.patience(FIRST), silence());
+    bench.pass(silence() - silence() / 2 - 1);
+    bench.emit(&second);
+    assert_eq!(kinds(&mut bench), []);
+    bench.pass(1);
+    assert_eq!(kinds(&mut bench), [VoteKind::Endorse]);
+}
