@@ -54,6 +54,31 @@ fn a18_accepted_votes_and_their_blocks_survive_with_the_own_vote() {
     assert!(said.contains(&(To::One(r(2)), UniqueMessage::Entries { entries: path })), "{said:?}");
 }
 
+/// A peer may be behind by a few rounds after a power cut of all, and this replica the only honest one that has their blocks.
+#[test]
+fn a18_blocks_below_the_committed_vote_are_served_after_a_restart() {
+    let blocks = stream(FIRST, ROOT, 9);
+    let mut votes: Vec<Vote> = Vec::new();
+    for (round, block) in (1..).zip(&blocks) {
+        votes.push(data(round, votes.last().map_or_else(genesis, Vote::place), block));
+    }
+    let mut bench = Bench::new();
+    blocks[..5].iter().for_each(|block| bench.emit(block));
+    bench.grow(&votes[..4]);
+    bench.replica.sync();
+    let committed = bench.replica.protocol().entries.base().round;
+    assert!(committed > View(1), "there are blocks below the committed one");
+    bench.replica.crash().unwrap();
+    bench.replica.sync();
+    blocks[4..].iter().for_each(|block| bench.emit(block));
+    assert!(bench.is_accepted(&votes[4]), "the own vote");
+    bench.grow(&votes[5..]);
+    assert!(bench.replica.protocol().entries.base().round > committed, "another vote is committed");
+    bench.take(2, UniqueMessage::Own(ArtemisMessage::WantBlocks { id: id(&blocks[8]), above: Height(0) }));
+    let said = bench.said();
+    assert!(said.contains(&(To::One(r(2)), hands_on(&blocks))), "{said:?}");
+}
+
 /// The state is a function of the whole chain, whose older votes are dropped.
 #[test]
 fn a18_state_after_the_committed_vote_survives() {
