@@ -6,6 +6,7 @@ use crate::artemis_run::{
     Controlled, HEARTBEAT_NS, Protocol, SILENCE_NS, SharedLog, against, count, listen, registered, view,
     with_attack, world_of,
 };
+use crate::side_by_side::run_all;
 use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
 use crate::sync_exact_world::{DELTA_NS, NEAR_NS};
 use quorate_consensus::Entry;
@@ -13,9 +14,22 @@ use quorate_consensus::flawed::Flawed;
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_protocols::unique_chain::Entry as _;
 use quorate_protocols::unique_chain::artemis::{CBlock, Evidence, VoteKind};
-use quorate_sim::{Byzantine, LinkConditions, Survives, Verdict, World, ms, secs};
+use quorate_sim::{Byzantine, LinkConditions, Survives, Verdict, World, ms, secs, seed};
 use quorate_types::{BlockId, Digest, Height, ReplicaId, Time, View};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Standard seeds within the bound.
+#[test]
+fn seeds_within_the_bound_pass() {
+    for (n, seeds) in [(3, 12), (5, 4), (7, 2)] {
+        let reports =
+            run_all(&(0..seeds).collect::<Vec<_>>(), |seed| seed::run(registered(), Some(n), seed).unwrap());
+        for report in reports {
+            assert!(report.failure.is_none(), "n = {n} {report}");
+            assert!(report.requests >= 400 && report.virtual_ns >= secs(60), "{report}");
+        }
+    }
+}
 
 /// Submits an operation in each δ. Returns the times at which the first and the last replica have committed each height.
 fn commit_times(world: &mut World, operations: u64) -> BTreeMap<Height, (Time, Time)> {

@@ -128,7 +128,7 @@ fn seed_determines_a_run_in_every_build() {
         optsync 1135a54a89203ed805d88cbbf3b2675cb423f1d6e8063cf73ac3e365615aee09
         sync-hotstuff-rr 112566eb7b3bcfe92bd0120cdb0e21fa59c0314191c187ed7afbeb938ce37ad7
         apollo 543d18a328e662e51e3906456625495ebc8c8cdd4b375046b8f286bd01d31df4
-        artemis b4e008e3ee58ec2f015a948a0a79582b9bbd0f6ea4028557f1093522e4f7ca48
+        artemis dd01ec7610d2135f40f2e96bd321a98df23a9566d5b02e890f47ea52266ad582
         echo 60f0a5328459954d13c80b88ce8e5dd4b9e3f1e1f136ce1acc9286e19da4349a
     "#]]
     .assert_eq(&hashes);
