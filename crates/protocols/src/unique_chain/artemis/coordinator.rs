@@ -103,7 +103,7 @@ impl UniqueChain<Artemis> {
         let due = at.map(|at| at.plus(self.heartbeat_ns));
         let is_due = due.is_none_or(|due| cx.now() >= due);
         let voted = self.state_after(self.entries.tip()).map_or(Height::ZERO, |state| state.height);
-        let may_carry = !self.is_full(parent.0) && parent.0.since(voted) < UNVOTED_MAX;
+        let may_carry = !self.is_full(parent.0) && self.unvoted(cx, parent.1, voted) < UNVOTED_MAX;
         let payload = if may_carry { cx.payload_after(parent.1) } else { None };
         if payload.is_none() && !is_due {
             if let Some(due) = due
@@ -136,6 +136,20 @@ impl UniqueChain<Artemis> {
         cx.record(&UniqueRecord::Form(ArtemisFact::Emitted { until, block: block.clone() }));
         cx.send(To::All, UniqueMessage::Own(ArtemisMessage::CBlock(block)));
         payload.is_some()
+    }
+
+    /// Returns the number of blocks with requests from one down to a height, up to [`UNVOTED_MAX`]. Empty ones do not count (§5): there
+    /// may be many before each vote if rounds are slow.
+    fn unvoted(&self, cx: &mut Context<'_, Artemis>, block: BlockId, voted: Height) -> u64 {
+        let (mut count, mut at) = (0, block);
+        while let Some(block) = cx.blocks().get(at)
+            && block.height > voted
+            && count < UNVOTED_MAX
+        {
+            count += u64::from(block.payload != self.genesis.empty);
+            at = block.parent;
+        }
+        count
     }
 
     /// §5: handles a block of a coordinator.

@@ -61,6 +61,18 @@ fn a10_four_blocks_with_requests_wait_for_a_vote_at_most() {
     assert_eq!(emitted(&mut bench), [(7, true), (8, true), (9, true), (10, true)]);
 }
 
+/// Heartbeats have no limit, and many leave before each vote while rounds are slow.
+#[test]
+fn a10_empty_blocks_without_a_vote_keep_no_requests_out() {
+    let (mut bench, _) = coordinator();
+    for _ in 0..6 {
+        bench.pass(heartbeat());
+    }
+    bench.clear();
+    bench.replica.offer((1..9).map(payload));
+    assert_eq!(emitted(&mut bench), [(8, true), (9, true), (10, true), (11, true)]);
+}
+
 #[test]
 fn a10_two_full_windows_stop_requests() {
     let (mut bench, _) = coordinator();
