@@ -82,6 +82,11 @@ impl<E: Entry> EntryStore<E> {
         self.kept.get(&id).map(|kept| &kept.frame)
     }
 
+    /// Returns the kept entry of the lowest round: no lower one is served.
+    pub(super) fn lowest(&self) -> Option<&E> {
+        self.by_round.first().and_then(|(_, id)| self.get(*id)).map(|frame| &frame.entry)
+    }
+
     /// Returns the peer that handed an entry over.
     pub(super) fn holder(&self, id: Digest) -> Option<ReplicaId> {
         self.kept.get(&id).map(|kept| kept.holder)

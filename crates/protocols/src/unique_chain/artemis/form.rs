@@ -50,7 +50,7 @@ impl State {
     }
 
     /// Returns the lowest height of the states that are kept.
-    fn lowest_height(&self) -> Height {
+    pub(super) fn lowest_height(&self) -> Height {
         let lowest = self.by_round.values().next().into_iter().flatten();
         lowest.filter_map(|id| self.states.get(id)).map(|state| state.height).min().unwrap_or_default()
     }
@@ -164,7 +164,7 @@ impl Form for Artemis {
         cx.record(&UniqueRecord::Form(ArtemisFact::Committed { vote: base, state }));
         replica.note_points(cx, base);
         replica.state.forget_below(base.round.minus(STATES_KEPT));
-        let served = replica.state.lowest_height().min(state.height);
+        let served = replica.lowest_served().min(state.height);
         replica.state.blocks.settle(base.round, state.height, state.anchor.round, served);
     }
 
