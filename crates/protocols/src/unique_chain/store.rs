@@ -102,6 +102,11 @@ impl<E: Entry> EntryStore<E> {
                 .is_some_and(|kept| kept.accepted && kept.frame.entry.round() == entry.round)
     }
 
+    /// Whether this is the committed entry, and others have decided it: the entry itself is unknown.
+    pub(super) fn is_unknown_base(&self, entry: EntryRef) -> bool {
+        entry == self.base && entry != EntryRef::GENESIS && !self.contains(entry.id)
+    }
+
     /// Whether an entry is kept under this id whose round is another one.
     pub(super) fn has_other_round(&self, entry: EntryRef) -> bool {
         let other = |kept: &Kept<E>| kept.frame.entry.round() != entry.round;
