@@ -46,6 +46,10 @@ impl<F: Form> UniqueChain<F> {
         self.note_skipped(cx, frame.entry.parent().round, place.round);
         let is_direct = origin == Origin::Author && link == frame.entry.author();
         self.note_late(cx, place.round, frame.entry.author(), is_direct);
+        if self.entries.is_unknown_base(place) {
+            self.keep_base(cx, frame, link);
+            return Ok(());
+        }
         let is_over = place.round <= self.entries.base().round;
         if self.entries.is_accepted(place) || (is_over && !self.suspects(cx, place, link, origin)) {
             return Err(Reject::Stale);
@@ -75,6 +79,18 @@ impl<F: Form> UniqueChain<F> {
             self.check_conflict(cx, place.id, link);
         }
         Ok(())
+    }
+
+    /// U10. Keeps the entry of the committed block that others have decided. Now the round can be proved: where all replicas have
+    /// the same committed entry and nothing above it, no round would end otherwise.
+    fn keep_base(&mut self, cx: &mut Cx<'_, Self>, frame: FramedOf<F>, link: ReplicaId) {
+        let id = frame.entry.id();
+        self.entries.keep(frame, link);
+        self.entries.accept(id);
+        if self.proof().is_some() && self.round.wait.is_none() && !self.recovery.is_silent() {
+            self.begin_wait(cx);
+            F::on_round(self, cx);
+        }
     }
 
     /// U4. §4, §5: two entries of one author for one round are evidence, and noticed before bodies. The second one counts only

@@ -219,7 +219,9 @@ impl<F: Form> UniqueChain<F> {
         if let Some(tip) = tip {
             tip_round = tip.entry.round();
             // U12: an entry beside the own chain may prove a conflict.
-            if tip_round > self.entries.tip().round || self.is_beside(tip.entry.place()) {
+            let place = tip.entry.place();
+            let is_useful = self.entries.is_unknown_base(place) || self.is_beside(place);
+            if tip_round > self.entries.tip().round || is_useful {
                 // The proof counts even if its tip is refused.
                 let _: Result<(), Reject> = self.take_entry(cx, tip, link, Origin::Tip);
             }

@@ -82,6 +82,11 @@ impl<E: Entry> EntryStore<E> {
         self.kept.get(&id).map(|kept| &kept.frame)
     }
 
+    /// Returns the kept entry of the lowest round: no lower one is served.
+    pub(super) fn lowest(&self) -> Option<&E> {
+        self.by_round.first().and_then(|(_, id)| self.get(*id)).map(|frame| &frame.entry)
+    }
+
     /// Returns the peer that handed an entry over.
     pub(super) fn holder(&self, id: Digest) -> Option<ReplicaId> {
         self.kept.get(&id).map(|kept| kept.holder)
@@ -95,6 +100,11 @@ impl<E: Entry> EntryStore<E> {
                 .kept
                 .get(&entry.id)
                 .is_some_and(|kept| kept.accepted && kept.frame.entry.round() == entry.round)
+    }
+
+    /// Whether this is the committed entry, and others have decided it: the entry itself is unknown.
+    pub(super) fn is_unknown_base(&self, entry: EntryRef) -> bool {
+        entry == self.base && entry != EntryRef::GENESIS && !self.contains(entry.id)
     }
 
     /// Whether an entry is kept under this id whose round is another one.

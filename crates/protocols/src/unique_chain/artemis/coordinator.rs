@@ -10,6 +10,7 @@ use super::form::Artemis;
 use super::message::{ArtemisMessage, BLOCKS_MAX, CBlock, SignedBlocks};
 use super::record::ArtemisFact;
 use super::vote::{Evidence, Vote};
+use super::voter::BLOCKS_PER_VOTE_MAX;
 use crate::unique_chain::UniqueMessage;
 use quorate_consensus::{Reject, Signed, To};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
@@ -27,6 +28,15 @@ impl UniqueChain<Artemis> {
     /// Returns the height of the block of the committed vote.
     fn voted_height(&self) -> Height {
         self.state_after(self.entries.base()).map_or(Height::ZERO, |state| state.height)
+    }
+
+    /// A16. Returns the lowest height whose block may be asked for. After a restart the states of the committed votes are unknown,
+    /// but these votes are served, and so are the blocks that they have added.
+    pub(super) fn lowest_served(&self) -> Height {
+        let of_states = self.state.lowest_height();
+        let lowest = self.entries.lowest().and_then(|vote| self.state.blocks.get(vote.block));
+        let added = u64::try_from(BLOCKS_PER_VOTE_MAX).unwrap_or(u64::MAX);
+        lowest.map_or(of_states, |signed| of_states.min(signed.body.block.height.minus(added)))
     }
 
     /// Notes the coordinator of the view after the tip.

@@ -37,8 +37,6 @@ pub struct State {
     pub(super) coordinator: ReplicaId,
     /// The view at the opening.
     opened_view: View,
-    /// Round of the committed vote at the opening. States after votes below it are unknown.
-    opened_round: View,
     /// The own blocks of each instance that were emitted before this opening: the last one of each.
     pub(super) emitted_before: BTreeMap<Digest, (Height, BlockId)>,
 }
@@ -51,12 +49,8 @@ impl State {
         }
     }
 
-    /// Returns the height from which on blocks are served, for votes from this round on. Votes of the log below the opening are
-    /// served as well, although their states are unknown.
-    fn served_height(&self, round: View) -> Height {
-        if round <= self.opened_round {
-            return Height::ZERO;
-        }
+    /// Returns the lowest height of the states that are kept.
+    pub(super) fn lowest_height(&self) -> Height {
         let lowest = self.by_round.values().next().into_iter().flatten();
         lowest.filter_map(|id| self.states.get(id)).map(|state| state.height).min().unwrap_or_default()
     }
@@ -109,7 +103,6 @@ impl Form for Artemis {
             by_round: BTreeMap::new(),
             coordinator: ReplicaId(0),
             opened_view: state.view,
-            opened_round: vote.round,
             emitted_before: BTreeMap::new(),
         };
         replica.note(vote, state);
@@ -170,10 +163,9 @@ impl Form for Artemis {
         let Some(state) = replica.state_after(base) else { return };
         cx.record(&UniqueRecord::Form(ArtemisFact::Committed { vote: base, state }));
         replica.note_points(cx, base);
-        let served = base.round.minus(STATES_KEPT);
-        replica.state.forget_below(served);
-        let height = replica.state.served_height(served).min(state.height);
-        replica.state.blocks.settle(base.round, &state, height);
+        replica.state.forget_below(base.round.minus(STATES_KEPT));
+        let served = replica.lowest_served().min(state.height);
+        replica.state.blocks.settle(base.round, &state, served);
     }
 
     fn fetch(replica: &mut UniqueChain<Self>, cx: &mut Context<'_, Self>, votes: &[Vote], link: ReplicaId) {

@@ -253,3 +253,21 @@ fn u16_flagged_relay_of_an_earlier_round_is_answered() {
     let _ = bench.deliver(0, flagged(2, Some(&blocks[0])));
     assert_eq!(bench.relays(), [(To::One(r(0)), 4)]);
 }
+
+/// Where peers have the same committed entry and nothing above it, only that entry proves the round. A replica that has learned the
+/// block by their reports takes it from a proof.
+#[test]
+fn u10_entry_of_a_block_that_others_have_decided_proves_the_round() {
+    let first = entry(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.replica.fetched(first.block.clone());
+    bench.replica.decide(Height(1), id(&first));
+    assert_eq!((bench.round(), bench.wait_ends()), (2, None));
+    bench.clear();
+    assert_eq!(bench.deliver(0, blamed(2, Some(&first))), Ok(()));
+    assert_eq!(bench.wait_ends(), Some(wait()));
+    bench.pass(wait());
+    assert_eq!(bench.blames(), [2]);
+    bench.take(2, blamed(2, Some(&first)));
+    assert_eq!(bench.relays(), [(To::One(r(2)), 3), (To::All, 3)]);
+}

@@ -164,22 +164,41 @@ fn a19_reports_are_bounded() {
     assert!(size(&bench) < once + 100);
 }
 
-/// A replica that is behind by less than K heights needs no point: peers serve the votes that they have committed.
+/// A replica that is behind by less than K heights needs no point: peers serve the votes that they have committed, and the blocks
+/// that these votes have added, also after their next commit.
 #[test]
-fn a19_committed_votes_are_served_after_a_cold_start() {
+fn a19_committed_votes_and_blocks_are_served_after_a_cold_start() {
     let mut bench = Bench::new();
-    let (votes, _) = grow_to(&mut bench, 64);
+    let (votes, mut tip) = grow_to(&mut bench, 61);
+    bench.clear();
     bench.replica.sync();
     bench.replica.crash().unwrap();
+    assert_eq!(bench.replica.protocol().entries.tip(), tip);
+    let before = base(&bench);
+    bench.run();
+    let state = bench.replica.protocol().state_after(tip).unwrap();
+    for (at, block) in (0..).zip(stream(FIRST, (state.height.0, state.head), 3)) {
+        bench.emit(&block);
+        let next = data(62 + at, tip, &block);
+        bench.cast(&next);
+        tip = next.place();
+    }
     bench.clear();
-    let committed = base(&bench);
-    assert!(committed.round > View(50));
-    bench.take(2, UniqueMessage::Want { id: committed.id, above: View(20) });
-    let served = |(_, it): &(To, Message)| match it {
-        UniqueMessage::Entries { entries } => entries.iter().map(Framed::clone).collect(),
-        _ => Vec::new(),
-    };
-    let path: Vec<EntryRef> = bench.said().iter().flat_map(served).map(|vote| vote.entry.place()).collect();
-    let last = usize::try_from(committed.round.0).unwrap();
-    assert_eq!(path, votes[20..last]);
+    assert!(before.round > View(50) && base(&bench) > before, "{:?}", base(&bench));
+    bench.take(2, UniqueMessage::Want { id: tip.id, above: View(20) });
+    let head = bench.replica.protocol().state_after(tip).unwrap().head;
+    let above = Height(20);
+    bench.take(2, UniqueMessage::Own(ArtemisMessage::WantBlocks { id: head, above }));
+    let (mut path, mut heights) = (Vec::new(), Vec::new());
+    for (_, it) in bench.said() {
+        match it {
+            UniqueMessage::Entries { entries } => path.extend(entries.iter().map(|vote| vote.entry.place())),
+            UniqueMessage::Own(ArtemisMessage::Blocks { blocks }) => {
+                heights.extend(blocks.iter().map(|block| block.body.block.height.0));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(path[..41], votes[20..]);
+    assert_eq!(heights, (21..=64).collect::<Vec<_>>());
 }
