@@ -317,9 +317,8 @@ impl<E: Entry> EntryStore<E> {
         // What is not accepted below the committed entry never will be. It is kept for a while, because a check for conflicts
         // may need it.
         let late = base.round.minus(LATE_ROUNDS);
-        let below = self.by_round.range(..=(late, Digest([u8::MAX; 32])));
-        let dead = below.filter(|(_, id)| self.kept.get(id).is_some_and(|kept| !kept.accepted));
-        for id in dead.map(|(_, id)| *id).collect::<Vec<Digest>>() {
+        let is_late = |id: &Digest| self.get(*id).is_some_and(|frame| frame.entry.round() <= late);
+        for id in self.pending().into_iter().take_while(is_late).collect::<Vec<Digest>>() {
             self.drop_entry(id);
         }
     }
