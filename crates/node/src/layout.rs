@@ -22,6 +22,9 @@ pub const KV_KEY: &str = "clients/kv.key";
 /// The name of the file in a node's folder with its error stream.
 pub const LOG_FILE: &str = "node.log";
 
+/// The name of the configuration in a node's folder.
+pub const NODE_FILE: &str = "node.toml";
+
 /// Returns the folder of a replica's node.
 #[must_use]
 pub fn node_folder(dir: &Path, id: ReplicaId) -> PathBuf {
@@ -31,5 +34,5 @@ pub fn node_folder(dir: &Path, id: ReplicaId) -> PathBuf {
 /// Returns the configuration file of a replica's node.
 #[must_use]
 pub fn node_file(dir: &Path, id: ReplicaId) -> PathBuf {
-    node_folder(dir, id).join("node.toml")
+    node_folder(dir, id).join(NODE_FILE)
 }

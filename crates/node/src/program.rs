@@ -11,7 +11,7 @@
 //!
 //! All nodes of a cluster run the same program: genesis names the service, and a node with another service refuses to start.
 
-use crate::commands::{call, node, status, testnet, up};
+use crate::commands::{call, inspect, node, status, testnet, up};
 use crate::exit::{self, Failure};
 use crate::service::Service;
 use clap::{Parser, Subcommand};
@@ -28,6 +28,8 @@ pub enum Command {
     Up(up::Args),
     /// Report the state of each replica of a cluster
     Status(status::StatusArgs),
+    /// Report what a stopped node has on its disk, what is damaged, and which peers it needs
+    Inspect(inspect::Args),
     /// Send one operation to the service and print its result
     Call(call::Args),
 }
@@ -43,6 +45,7 @@ impl Command {
             Self::Node(args) => node::run(args, service),
             Self::Up(args) => up::run(args, service),
             Self::Status(args) => status::run(args),
+            Self::Inspect(args) => inspect::run(args, service),
             Self::Call(args) => call::run(args, service),
         }
     }

@@ -145,7 +145,11 @@ fn serve(
     }
 }
 
-fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<HostSetup, Failure> {
+pub(crate) fn host_setup(
+    config: &NodeConfig,
+    service: Service,
+    keys: &NodeKeys,
+) -> Result<HostSetup, Failure> {
     let genesis = config.genesis();
     Ok(HostSetup {
         entry: *config.cluster.entry,
@@ -239,7 +243,7 @@ fn wrong_parameter(config: &NodeConfig, fault: &NodeFault) -> Option<ConfigError
 }
 
 /// Returns the failure for a fault. A parameter that the protocol refuses is wrong configuration.
-fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
+pub(crate) fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
     if let Some(error) = wrong_parameter(config, fault) {
         return error.into();
     }

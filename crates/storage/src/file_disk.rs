@@ -17,9 +17,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const SNAPSHOTS_FOLDER: &str = "snapshots";
+pub(crate) const SNAPSHOTS_FOLDER: &str = "snapshots";
 /// The ending of the name of a file that is not visible yet.
-const UNFINISHED: &str = ".tmp";
+pub(crate) const UNFINISHED: &str = ".tmp";
 /// The number of zeros that one write has.
 const ZEROS_BYTES: usize = 1 << 20;
 
@@ -233,7 +233,7 @@ fn open_direct(path: &Path) -> Option<File> {
     OpenOptions::new().write(true).custom_flags(flags).open(path).ok()
 }
 
-fn failed(doing: &'static str, error: &io::Error) -> Fault {
+pub(crate) fn failed(doing: &'static str, error: &io::Error) -> Fault {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Fault::Full { doing },
         _ => Fault::Io { doing, error: error.to_string() },

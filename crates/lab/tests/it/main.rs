@@ -19,6 +19,7 @@ mod exam;
 mod floors;
 mod folders;
 mod hostile;
+mod inspect;
 mod judged;
 mod kill;
 mod leaders;

@@ -6,6 +6,7 @@ mod client;
 mod delta;
 mod escape;
 mod input;
+pub mod inspect;
 pub mod kv;
 pub mod node;
 pub mod status;

@@ -3,6 +3,7 @@
 use super::cluster::{ClusterConfig, name_of};
 use super::params::{self, ParamsKind};
 use super::writer::TomlWriter;
+use crate::layout::NODE_FILE;
 use quorate_client::cluster::LinkMode;
 use quorate_client::config::addresses::AddressUse;
 use quorate_client::config::fields::{GENESIS, limit_names};
@@ -40,9 +41,6 @@ impl Durability {
 
 /// The placement of work on threads that this version has.
 const INLINE: &str = "inline";
-
-/// The name of the file in messages.
-const NODE_FILE: &str = "node.toml";
 
 const LOG_LEVELS: [(&str, tracing::Level); 5] = [
     ("error", tracing::Level::ERROR),

@@ -99,8 +99,15 @@ pub enum NodeFault {
 /// The reason why it does not open.
 pub fn rehearse(setup: HostSetup) -> Result<(), NodeFault> {
     let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
-    Host::open(setup, Box::new(disk), &mut EarlyOutput::default())?;
-    Ok(())
+    open_alone(setup, Box::new(disk)).map(drop)
+}
+
+/// Opens a replica without a network. Its first messages are dropped.
+///
+/// # Errors
+/// The reason why it does not open.
+pub fn open_alone(setup: HostSetup, disk: Box<dyn Disk>) -> Result<Host, NodeFault> {
+    Ok(Host::open(setup, disk, &mut EarlyOutput::default())?)
 }
 
 /// An answer to a message of a client. It leaves after the turn, because the node sends nothing while it reads sockets.

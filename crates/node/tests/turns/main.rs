@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, reason = "tests")]
 
+mod front_door;
 mod leaders;
 
 use quorate_app::Kv;
@@ -86,6 +87,7 @@ impl Left {
 
 /// Replicas whose links lose no frame.
 struct Cluster {
+    genesis: Arc<Genesis>,
     hosts: Vec<Host>,
     left: Vec<Left>,
     now: Time,
@@ -147,7 +149,7 @@ impl Cluster {
             host
         });
         let hosts = hosts.collect();
-        Self { hosts, left, now: Time(1), bundles: 0 }
+        Self { genesis, hosts, left, now: Time(1), bundles: 0 }
     }
 
     /// Takes one turn of a replica, which checks and executes as long as `more` returns true.

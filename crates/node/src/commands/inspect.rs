@@ -1,0 +1,146 @@
+//! `quorate inspect`: what a stopped node has on its disk, what is damaged, and which peers it needs. The node's folder is not
+//! changed: the replica is opened as its node would open it, and whatever it writes stays in memory.
+
+use crate::config::NodeConfig;
+use crate::exit::Failure;
+use crate::layout::NODE_FILE;
+use crate::out;
+use crate::runtime;
+use crate::serve::{failure, host_setup};
+use crate::service::Service;
+use quorate_host::Host;
+use quorate_storage::{FrozenDisk, folder};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+/// The folder to inspect.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The node's folder, or its configuration
+    #[arg(value_name = "DIR", value_parser = node_file)]
+    config: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn node_file(text: &str) -> Result<PathBuf, Infallible> {
+    let path = PathBuf::from(text);
+    Ok(if path.is_dir() { path.join(NODE_FILE) } else { path })
+}
+
+/// The disk of a stopped replica, and its needs after a start.
+#[derive(Debug, Serialize)]
+struct Inspection {
+    replica: u16,
+    cluster: String,
+    protocol: String,
+    n: usize,
+    f: usize,
+    folder: PathBuf,
+    /// Bytes of log and snapshots.
+    disk_bytes: u64,
+    disk_bytes_max: u64,
+    /// Number of openings so far.
+    openings: u64,
+    /// Height of the newest snapshot; 0 for none.
+    snapshot: u64,
+    snapshot_chunks: usize,
+    /// First and last decided height whose block is in the log; the first is above the last if there is none.
+    kept: (u64, u64),
+    /// Height of the state after snapshot and log.
+    executed: u64,
+    state_digest: String,
+    /// Height of the stable checkpoint.
+    stable: u64,
+    /// Blocks that are not executed.
+    open_blocks: usize,
+    /// Statements that bind this replica.
+    promises: usize,
+    records: usize,
+    /// Peers that have to report what was decided since: one of them is honest.
+    reports_needed: usize,
+    /// Running replicas, this one included, that the cluster needs to serve clients.
+    serving_needed: usize,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Fails when the configuration is wrong, when the node is running, and when its disk is damaged. The error says what to do.
+pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
+    let config = NodeConfig::load(&args.config)?;
+    config.cluster.check_service(service)?;
+    let identity = config.cluster.identity(config.id);
+    let folder = folder::open(&config.data_dir, &identity);
+    let folder = folder.map_err(|error| config.error("data_dir", error.to_string()))?;
+    let disk = FrozenDisk::open(folder.path(), folder.salt()).map_err(Failure::run)?;
+    let disk_bytes = disk.file_bytes().map_err(Failure::run)?;
+    let setup = host_setup(&config, service, &config.keys()?)?;
+    let host = runtime::open_alone(setup, Box::new(disk)).map_err(|fault| failure(&config, &fault))?;
+    let inspection = inspect(&config, host, disk_bytes)?;
+    if args.json { out::json(&inspection) } else { print(&inspection) }
+}
+
+fn inspect(config: &NodeConfig, mut host: Host, disk_bytes: u64) -> Result<Inspection, Failure> {
+    let status = host.replica().status();
+    let (first, last) = host.store().kept();
+    let snapshot = host.store().newest_snapshot().map_err(Failure::run)?;
+    let (n, f) = (config.cluster.n(), usize::from(config.genesis().f));
+    Ok(Inspection {
+        replica: config.id.0,
+        cluster: config.cluster.cluster_id().to_string(),
+        protocol: config.cluster.entry.spec.name.to_string(),
+        n,
+        f,
+        folder: config.data_dir.clone(),
+        disk_bytes,
+        disk_bytes_max: config.disk.disk_bytes_max,
+        // This opening is not on the disk.
+        openings: status.incarnation.0.saturating_sub(1),
+        snapshot: snapshot.as_ref().map_or(0, |snapshot| snapshot.height().0),
+        snapshot_chunks: snapshot.map_or(0, |snapshot| snapshot.chunks()),
+        kept: (first.0, last.0),
+        executed: host.executor().execution().height().0,
+        state_digest: host.executor_mut().execution_mut().digest().to_string(),
+        stable: status.stable.0,
+        open_blocks: status.blocks,
+        promises: status.outbox.guard_entries,
+        records: status.outbox.records,
+        reports_needed: config.genesis().committee().weak(),
+        serving_needed: config.cluster.entry.spec.serving(n, f),
+    })
+}
+
+fn print(found: &Inspection) -> Result<(), Failure> {
+    let Inspection { replica, protocol, n, f, executed, .. } = found;
+    let (first, last) = found.kept;
+    out::line(format_args!("replica {replica} of {n} ({protocol}, f = {f}), cluster {}", found.cluster))?;
+    out::line(format_args!("data folder          {}", found.folder.display()))?;
+    out::line(format_args!("disk                 {} of {} bytes", found.disk_bytes, found.disk_bytes_max))?;
+    out::line(format_args!("openings             {}", found.openings))?;
+    match found.snapshot {
+        0 => out::line("snapshot             none: the state is the one of the log")?,
+        height => {
+            out::line(format_args!("snapshot             height {height}, {} chunks", found.snapshot_chunks))?
+        }
+    }
+    if first > last {
+        out::line("decided in the log   none")?;
+    } else {
+        out::line(format_args!("decided in the log   heights {first} to {last}"))?;
+    }
+    out::line(format_args!("state                height {executed}, digest {}", found.state_digest))?;
+    out::line(format_args!("stable checkpoint    height {}", found.stable))?;
+    out::line(format_args!("blocks not executed  {}", found.open_blocks))?;
+    out::line(format_args!("promises             {} statements, {} records", found.promises, found.records))?;
+    out::line(format_args!(
+        "undamaged: its node continues after height {executed}. It believes later decisions that {} peers report, and \
+         needs one of these peers to keep height {} (`kept` in `quorate status --json`). {} of {n} replicas have to run \
+         before clients are served.",
+        found.reports_needed,
+        executed.saturating_add(1),
+        found.serving_needed
+    ))
+}
