@@ -13,7 +13,7 @@ use crate::sync_exact_world::{DELTA_NS, NEAR_NS};
 use crate::sync_planned_run::answer_probes;
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::recovery::RecoveryStage;
-use quorate_consensus::{Entry, To};
+use quorate_consensus::{Alarm, Entry, To};
 use quorate_protocols::unique_chain::artemis::{Vote, VoteKind};
 use quorate_protocols::unique_chain::{Answer, Artemis, RoundProof, UniqueMessage};
 use quorate_sim::{
@@ -329,9 +329,10 @@ fn s14_slowdown_of_all_messages_forks_unguarded_replicas_alone() {
     assert_eq!(slower_than_delta(&GUARDED), Ok(()));
 }
 
-/// S14, slow-link: with the guard on, and only one link slow, replicas fork. The first one that receives the other's vote stops.
+/// S14, slow-link: with the guard on, and only one link slow, replicas fork. Both raise the alarm: the first one that learns the
+/// other's chain stops, and the other one reports the late vote of the first.
 #[test]
-fn s14_slow_link_forks_guarded_replicas_and_stops_the_first_that_sees_it() {
+fn s14_slow_link_forks_guarded_replicas_and_both_raise_the_alarm() {
     let guarded = |settings: &mut Settings| settings.set("guarded", true);
     let (_, result) = two_votes_and_a_slow_link(registered(), guarded, true, &[]);
     let failure = result.unwrap_err();
@@ -342,6 +343,11 @@ fn s14_slow_link_forks_guarded_replicas_and_stops_the_first_that_sees_it() {
     let fork = c.last.height.next();
     assert!([1, 2].iter().all(|id| c.world.decided(r(*id)) >= fork), "both have committed their own block");
     c.world.run_for(100 * DELTA_NS).unwrap();
-    let stopped: Vec<u16> = [1, 2].into_iter().filter(|id| !c.world.is_running(r(*id))).collect();
-    assert!(!stopped.is_empty(), "the first to receive the other's vote raises the alarm and stops");
+    let running: Vec<u16> = [1, 2].into_iter().filter(|id| c.world.is_running(r(*id))).collect();
+    assert!(running.len() < 2, "the first to learn the other's chain raises the alarm and stops");
+    for id in running {
+        let doubt = c.world.status(r(id)).unwrap().alarms.last_doubt;
+        let Some(Alarm::SynchronyDoubt { peer: Some(peer), .. }) = doubt else { panic!("{id}: {doubt:?}") };
+        assert_eq!(peer, r(3 - id), "the operator sees the other one");
+    }
 }
