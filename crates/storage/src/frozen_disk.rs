@@ -276,7 +276,7 @@ mod tests {
         store.write_chunk(&mut writer, 0, b"other").unwrap();
         store.sync_chunks(&mut writer).unwrap();
         store.commit_snapshot(writer).unwrap();
-        let (mut store, found) = records(store.into_disk());
+        let (store, found) = records(store.into_disk());
         assert_eq!(found, [record(1), record(2), record(3), record(4)], "writes are kept in memory");
         let newest = store.newest_snapshot().unwrap().unwrap();
         assert_eq!(
