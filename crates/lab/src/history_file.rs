@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// Fails when the system refuses.
 pub fn save(history: &History, file: &Path) -> Result<(), Failure> {
-    HistoryOutput::open(file)?.append(history)
+    // The run is over: its file is no matter of usage any more.
+    HistoryOutput::open(file).map_err(Failure::run)?.append(history)
 }
 
 /// The file of a history. It is opened before a run, so that a wrong name is noticed at once. It keeps its old content until

@@ -138,6 +138,7 @@ fn serve(
     match node.run(&mut || stop.signal().is_some()) {
         Ok(()) => {
             // No work is left: a promise is durable before it is sent.
+            tracing::info!("{}", node.summary());
             tracing::info!("stopped on {}", stop.signal().unwrap_or("a signal"));
             Ok(())
         }

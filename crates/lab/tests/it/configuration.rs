@@ -556,6 +556,8 @@ fn stopped_node_ends_with_success() {
         let ran = Node::serve(command).end(is_inside, signal);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
         assert!(ran.err.trim_end().ends_with(&format!("stopped on {name}")), "{}", ran.err);
-        assert!(ran.err.lines().last().unwrap().contains(" INFO "), "{}", ran.err);
+        let last: Vec<&str> = ran.err.lines().rev().take(2).collect();
+        assert!(last.iter().all(|line| line.contains(" INFO ")), "{}", ran.err);
+        assert!(last[1].contains("executed up to height 0; ") && last[1].contains("syncs "), "{}", ran.err);
     }
 }

@@ -120,12 +120,11 @@ fn print(found: &Inspection) -> Result<(), Failure> {
     out::line(format_args!("data folder          {}", found.folder.display()))?;
     out::line(format_args!("disk                 {} of {} bytes", found.disk_bytes, found.disk_bytes_max))?;
     out::line(format_args!("openings             {}", found.openings))?;
-    match found.snapshot {
-        0 => out::line("snapshot             none: the state is the one of the log")?,
-        height => {
-            out::line(format_args!("snapshot             height {height}, {} chunks", found.snapshot_chunks))?
-        }
-    }
+    let snapshot = match found.snapshot {
+        0 => "none: the state is the one of the log".to_owned(),
+        height => format!("height {height}, {} chunks", found.snapshot_chunks),
+    };
+    out::line(format_args!("snapshot             {snapshot}"))?;
     if first > last {
         out::line("decided in the log   none")?;
     } else {

@@ -2,7 +2,7 @@
 
 use super::{Node, quarantine};
 use quorate_replica::{GuardStatus, ReplicaState};
-use quorate_types::{Height, Time};
+use quorate_types::{Height, Ledger, Time};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -72,6 +72,27 @@ impl ExecutionProgress {
 }
 
 impl Node {
+    /// Returns the cost of all work of this process.
+    fn ledger(&self) -> Ledger {
+        let mut ledger = self.host.ledger();
+        ledger.add(self.net.ledger());
+        ledger.allocations = crate::alloc::count();
+        ledger.allocations_application = crate::alloc::application_count();
+        ledger
+    }
+
+    /// Returns the work of this process in one line, for the log of a node that stops.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let counters = self.ledger().entries().into_iter().filter(|(_, value)| *value > 0);
+        let counters: Vec<String> = counters.map(|(name, value)| format!("{name} {value}")).collect();
+        format!(
+            "executed up to height {}; {}",
+            self.host.executor().execution().height(),
+            counters.join(", ")
+        )
+    }
+
     /// Returns the status as one line of JSON.
     pub(super) fn status_json(&mut self, now: Time) -> String {
         let replica = self.host.replica().status();
@@ -79,10 +100,7 @@ impl Node {
         let progress = self.progress.is_made()
             && excluded.is_none()
             && !matches!(replica.state, ReplicaState::Stopped | ReplicaState::Out);
-        let mut ledger = self.host.ledger();
-        ledger.add(self.net.ledger());
-        ledger.allocations = crate::alloc::count();
-        ledger.allocations_application = crate::alloc::application_count();
+        let ledger = self.ledger();
         let counters: Map<String, Value> =
             ledger.entries().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
         let near_misses = |peer: quorate_types::ReplicaId| {
