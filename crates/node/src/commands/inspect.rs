@@ -54,8 +54,8 @@ struct Inspection {
     state_digest: String,
     /// Height of the stable checkpoint.
     stable: u64,
-    /// Blocks that are not executed.
-    open_blocks: usize,
+    /// Blocks above the stable checkpoint, executed or not.
+    blocks: usize,
     /// Statements that bind this replica.
     promises: usize,
     records: usize,
@@ -105,7 +105,7 @@ fn inspect(config: &NodeConfig, mut host: Host, disk_bytes: u64) -> Result<Inspe
         executed: host.executor().execution().height().0,
         state_digest: host.executor_mut().execution_mut().digest().to_string(),
         stable: status.stable.0,
-        open_blocks: status.blocks,
+        blocks: status.blocks,
         promises: status.outbox.guard_entries,
         records: status.outbox.records,
         reports_needed: config.genesis().committee().weak(),
@@ -132,7 +132,7 @@ fn print(found: &Inspection) -> Result<(), Failure> {
     }
     out::line(format_args!("state                height {executed}, digest {}", found.state_digest))?;
     out::line(format_args!("stable checkpoint    height {}", found.stable))?;
-    out::line(format_args!("blocks not executed  {}", found.open_blocks))?;
+    out::line(format_args!("blocks above it      {}", found.blocks))?;
     out::line(format_args!("promises             {} statements, {} records", found.promises, found.records))?;
     out::line(format_args!(
         "undamaged: its node continues after height {executed}. It believes later decisions that {} peers report, and \
