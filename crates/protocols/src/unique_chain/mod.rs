@@ -79,6 +79,7 @@
 
 pub mod apollo;
 pub mod artemis;
+mod attack_memory;
 mod conflicts;
 mod entries;
 mod entry;

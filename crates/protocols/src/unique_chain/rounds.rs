@@ -29,8 +29,8 @@ pub(super) struct WaitingProof {
 }
 
 impl<F: Form> UniqueChain<F> {
-    /// Returns the proof of the current round. `None` while the tip's acceptance is about to end the round, and after blocks were adopted that peers have decided: their entries may be
-    /// unknown.
+    /// Returns the proof of the current round. There is none while the tip's acceptance is about to end the round. Nor is there one
+    /// after blocks were adopted that peers have decided, because their entries may be unknown.
     pub(super) fn proof(&self) -> Option<RoundProof<F::Entry>> {
         let (round, place) = (self.round.number, self.entries.tip());
         let tip = self.entries.get(place.id).cloned();

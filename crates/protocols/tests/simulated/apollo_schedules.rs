@@ -160,70 +160,68 @@ pub(crate) fn slower_than_delta(entry: &Entry) -> Result<(), Failure> {
 const GUARDED: Entry = Entry { exam_params: |delta_ns, _| (SOUND.exam_params)(delta_ns, true), ..SOUND };
 const UNGUARDED: Entry = Entry { exam_params: |delta_ns, _| (SOUND.exam_params)(delta_ns, false), ..SOUND };
 
-const fn row(
-    id: &'static str,
-    texts: (&'static str, &'static str),
-    (sound, broken): (Entry, Entry),
-    run: fn(&Entry, u64) -> Option<Failure>,
-) -> Row {
-    let (failure, variant) = texts;
-    Row { id, failure, variant, caught_by: &[Oracle::Agreement], from: 0, within: 1, broken, sound, run }
-}
+const CAUGHT_BY: &[Oracle] = &[Oracle::Agreement];
 
 /// Rows of the museum.
 pub(crate) const ROWS: &[Row] = &[
-    row(
+    Row::of_schedule(
         "W1",
         (
             "a restarted replica blames a leader whose block it has missed",
             "apollo, script `restart-blames`: waits begin at once after a restart, and answers bring nothing",
         ),
         (SOUND, flawed::<RestartBlames<Apollo, { 4 * DELTA_NS + TAU_NS }>>()),
+        CAUGHT_BY,
         |entry, _| restart_after_a_missed_block(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "W2",
         (
             "the next leader does not learn that its round has begun, and is blamed",
             "apollo, script `no-relay`: no relay is sent",
         ),
         (SOUND, flawed::<NoRelay>()),
+        CAUGHT_BY,
         |entry, _| relay_to_the_next_leader(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "W3",
         (
             "a leader is blamed while its ancestors are being fetched from it",
             "apollo, script `no-grace`: the leader's own copy prolongs no wait",
         ),
         (SOUND, flawed::<NoGrace>()),
+        CAUGHT_BY,
         |entry, _| block_at_the_last_moment(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "W4",
         (
             "a silent forwarder uses up the time for the fetch from the leader",
             "apollo, script `foreign-grace`: the first header prolongs the wait, whoever hands it on",
         ),
         (SOUND, flawed::<ForeignGrace>()),
+        CAUGHT_BY,
         |entry, _| block_at_the_last_moment(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "W5",
         (
             "the wait for a leader is too short for a relay, a fetch and a proposal",
             "apollo, script `short-timer`: 3 delta + tau",
         ),
         (SOUND, flawed::<ShortRound>()),
+        CAUGHT_BY,
         |entry, _| block_at_the_last_moment(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "W6",
         (
             "replicas blame each other's rounds when all messages are slow",
             "apollo, script `slow-all`: the guard does not stop blames",
         ),
         (GUARDED, UNGUARDED),
+        CAUGHT_BY,
         |entry, _| slower_than_delta(entry).err(),
     ),
 ];

@@ -225,63 +225,59 @@ fn slower_than_delta(entry: &Entry) -> Result<(), Failure> {
 const GUARDED: Entry = Entry { exam_params: |delta_ns, _| (SOUND.exam_params)(delta_ns, true), ..SOUND };
 const UNGUARDED: Entry = Entry { exam_params: |delta_ns, _| (SOUND.exam_params)(delta_ns, false), ..SOUND };
 
-const fn row(
-    id: &'static str,
-    texts: (&'static str, &'static str),
-    (sound, broken): (Entry, Entry),
-    run: fn(&Entry, u64) -> Option<Failure>,
-) -> Row {
-    let (failure, variant) = texts;
-    // A replica stops if the other branch reaches it before the oracle sees the fork.
-    let caught_by = &[Oracle::Agreement, Oracle::Stopped];
-    Row { id, failure, variant, caught_by, from: 0, within: 1, broken, sound, run }
-}
+/// A replica stops if the other branch reaches it before the oracle sees the fork.
+const CAUGHT_BY: &[Oracle] = &[Oracle::Agreement, Oracle::Stopped];
 
 /// Rows of the museum.
 pub(crate) const ROWS: &[Row] = &[
-    row(
+    Row::of_schedule(
         "V1",
         (
             "a restarted replica blames a voter whose vote it has missed",
             "artemis, script `restart-blames`: waits begin at once after a restart, and answers bring nothing",
         ),
         (SOUND, flawed::<RestartBlames<Artemis, ROUND_NS>>()),
+        CAUGHT_BY,
         |entry, _| restart_after_a_missed_vote(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "V2",
         (
             "the next voter does not learn that its round has begun, and is blamed",
             "artemis, scenario 15: no relay is sent",
         ),
         (SOUND, flawed::<NoRelay>()),
+        CAUGHT_BY,
         |entry, _| relay_to_the_next_voter(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "V3",
         (
             "a voter is blamed while its ancestors are being fetched from it",
             "artemis, scenario 15: the voter's own copy prolongs no wait",
         ),
         (SOUND, flawed::<NoGrace>()),
+        CAUGHT_BY,
         |entry, _| vote_at_the_last_moment(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "V4",
         (
             "a voter is blamed while it waits for a block or for its suspicion",
             "artemis, script `timer-without-S`: 4 delta",
         ),
         (SOUND, flawed::<TimerWithoutS>()),
+        CAUGHT_BY,
         |entry, _| voter_that_waits_for_its_suspicion(entry).err(),
     ),
-    row(
+    Row::of_schedule(
         "V5",
         (
             "replicas blame each other's rounds when all messages are slow",
             "artemis, script `slow-all`: the guard does not stop blames",
         ),
         (GUARDED, UNGUARDED),
+        CAUGHT_BY,
         |entry, _| slower_than_delta(entry).err(),
     ),
 ];

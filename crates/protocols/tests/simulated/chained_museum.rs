@@ -38,6 +38,17 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// Returns the row of a schedule, which is one seed.
+    pub(crate) const fn of_schedule(
+        id: &'static str,
+        (failure, variant): (&'static str, &'static str),
+        (sound, broken): (Entry, Entry),
+        caught_by: &'static [Oracle],
+        run: fn(&Entry, u64) -> Option<Failure>,
+    ) -> Self {
+        Self { id, failure, variant, caught_by, from: 0, within: 1, broken, sound, run }
+    }
+
     /// Returns the number of the seed that shows the flaw, counted from 1, and the failure. The protocol without the flaw
     /// passes that seed, and the seeds before it from the first one on.
     pub(crate) fn catch(&self) -> Option<(u64, Failure)> {

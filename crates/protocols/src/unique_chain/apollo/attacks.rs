@@ -11,6 +11,7 @@
 //! | old tips | proofs of the highest round (§5): shows older proofs, and extends older blocks |
 //! | forgetting | entries that others have forgotten (§17): answers recovering peers that it runs, and shows nothing |
 
+use super::super::attack_memory::{KnownSkips, LateMessages, REMEMBERED};
 use super::super::entry::{Entry as _, Framed, RoundProof, skips_digest};
 use super::super::message::{Answer, UniqueMessage};
 use super::proposal::{NoMessage, Proposal};
@@ -23,8 +24,6 @@ use std::collections::{BTreeMap, VecDeque};
 type Message = UniqueMessage<Proposal, NoMessage>;
 type Own = Retelling<Message, Message, Memory>;
 
-/// Maximum number of remembered blocks, certificates and proofs, of each.
-const REMEMBERED: usize = 64;
 /// Blocks that an equivocating leader signs in one round.
 const BLOCKS: usize = 3;
 /// Probability in millionths that a late message follows another one.
@@ -49,12 +48,11 @@ pub(super) const ATTACKS: &[AttackEntry] = attack_table! { Own:
 struct Memory {
     /// Known blocks, by round.
     blocks: BTreeMap<View, Vec<Proposal>>,
-    skips: BTreeMap<View, Certificate>,
+    skips: KnownSkips,
     proofs: VecDeque<RoundProof<Proposal>>,
     /// Blocks of the rounds that it leads.
     signed: BTreeMap<View, Vec<Message>>,
-    /// Messages that wait for a later one to the same replica.
-    late: VecDeque<(ReplicaId, Message)>,
+    late: LateMessages<Message>,
 }
 
 impl Memory {
@@ -68,25 +66,18 @@ impl Memory {
         }
     }
 
-    fn note_skips(&mut self, skips: &[Certificate]) {
-        self.skips.extend(skips.iter().map(|skip| (skip.view(), skip.clone())));
-        while self.skips.len() > REMEMBERED {
-            self.skips.pop_first();
-        }
-    }
-
     /// Remembers the content of its own message.
     fn note(&mut self, message: &Message) {
         match message {
             UniqueMessage::Entry { entry, skips } => {
                 self.note_block(entry);
-                self.note_skips(skips);
+                self.skips.note(skips);
             }
             UniqueMessage::Proof(proof) | UniqueMessage::Blame(proof) => {
-                self.note_skips(&proof.skips);
+                self.skips.note(&proof.skips);
                 if let Some(tip) = &proof.tip {
                     self.note_block(&tip.entry);
-                    self.note_skips(&tip.skips);
+                    self.skips.note(&tip.skips);
                 }
                 self.proofs.push_back(RoundProof::clone(proof));
                 if self.proofs.len() > REMEMBERED {
@@ -97,19 +88,11 @@ impl Memory {
         }
     }
 
-    /// Returns skip certificates of all rounds between two, if it has them.
-    fn skips_between(&self, after: View, before: View) -> Option<Vec<Certificate>> {
-        let known: Vec<Certificate> =
-            self.skips.range(after.next()..before).map(|(_, skip)| skip.clone()).collect();
-        let needed = usize::try_from(before.since(after)).ok()?.checked_sub(1)?;
-        (known.len() == needed).then_some(known)
-    }
-
     /// Returns the block on every earlier block that it may extend, the lowest first.
     fn on_all_parents(&self, block: &Block) -> Vec<Message> {
         let parents = self.blocks.range(..block.view).flat_map(|(_, blocks)| blocks);
         let extended = parents.filter_map(|parent| {
-            let skips = self.skips_between(parent.round(), block.view)?;
+            let skips = self.skips.between(parent.round(), block.view)?;
             Some(extending(block, parent, skips))
         });
         extended.collect()
@@ -130,18 +113,6 @@ impl Memory {
             self.signed.pop_first();
         }
         self.signed.get(&round).cloned().unwrap_or_default()
-    }
-
-    fn postpone(&mut self, to: ReplicaId, message: Message) {
-        if self.late.len() >= REMEMBERED {
-            self.late.pop_front();
-        }
-        self.late.push_back((to, message));
-    }
-
-    fn take_late(&mut self, to: ReplicaId) -> Option<Message> {
-        let at = self.late.iter().position(|(waits, _)| *waits == to)?;
-        self.late.remove(at).map(|(_, message)| message)
     }
 }
 
@@ -173,10 +144,10 @@ fn equivocate(memory: &mut Memory, scene: &mut Scene<'_>, _: ReplicaId, said: Me
 }
 
 fn propose_late(memory: &mut Memory, scene: &mut Scene<'_>, to: ReplicaId, said: Message) -> Vec<Message> {
-    let late = if scene.rng.chance(LATE_PPM) { memory.take_late(to) } else { None };
+    let late = if scene.rng.chance(LATE_PPM) { memory.late.take(to) } else { None };
     let mut all: Vec<Message> = late.into_iter().collect();
     match said {
-        UniqueMessage::Entry { .. } if scene.rng.chance(2 * LATE_PPM) => memory.postpone(to, said),
+        UniqueMessage::Entry { .. } if scene.rng.chance(2 * LATE_PPM) => memory.late.postpone(to, said),
         _ => all.insert(0, said),
     }
     all

@@ -16,21 +16,20 @@
 //! | random subsets | fetches of blocks (§6): sends each block to some replicas |
 //! | forgetting | votes that others have forgotten (§16): answers recovering peers that it runs, and shows nothing |
 
+use super::super::attack_memory::{KnownSkips, LateMessages, REMEMBERED};
 use super::super::entry::{Entry as _, EntryRef, Framed, RoundProof, skips_digest};
 use super::super::message::{Answer, UniqueMessage};
 use super::message::{ArtemisMessage, CBlock};
 use super::vote::{Evidence, Vote, VoteKind};
 use crate::attack_table::{attack_table, other};
 use quorate_consensus::parts::recovery::RecoveryStage;
-use quorate_consensus::{AttackEntry, Certificate, Message as _, Retelling, Scene, Signed};
+use quorate_consensus::{AttackEntry, Message as _, Retelling, Scene, Signed};
 use quorate_types::{Block, BlockId, Height, ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
 type Message = UniqueMessage<Vote, ArtemisMessage>;
 type Own = Retelling<Message, Message, Memory>;
 
-/// Maximum number of remembered votes, certificates, blocks and messages, of each.
-const REMEMBERED: usize = 64;
 /// Votes that an equivocating voter signs in one round.
 const VOTES: usize = 4;
 /// Probability in millionths that a late message follows another one.
@@ -62,15 +61,14 @@ pub(super) const ATTACKS: &[AttackEntry] = attack_table! { Own, hears remember:
 struct Memory {
     /// Known votes, by round.
     votes: BTreeMap<View, Vec<Vote>>,
-    skips: BTreeMap<View, Certificate>,
+    skips: KnownSkips,
     /// Known heads of votes, in the order of their arrival.
     heads: VecDeque<BlockId>,
     /// Votes of the rounds in which it is the voter.
     signed: BTreeMap<View, Vec<Message>>,
     /// Own blocks by height and id, each with the second block at its place.
     doubles: BTreeMap<(Height, BlockId), (CBlock, CBlock)>,
-    /// Messages that wait for a later one to the same replica.
-    late: VecDeque<(ReplicaId, Message)>,
+    late: LateMessages<Message>,
 }
 
 impl Memory {
@@ -90,44 +88,29 @@ impl Memory {
         }
     }
 
-    fn note_skips(&mut self, skips: &[Certificate]) {
-        self.skips.extend(skips.iter().map(|skip| (skip.view(), skip.clone())));
-        while self.skips.len() > REMEMBERED {
-            self.skips.pop_first();
-        }
-    }
-
     /// Remembers the content of a message.
     fn note(&mut self, message: &Message) {
         match message {
             UniqueMessage::Entry { entry, skips } => {
                 self.note_vote(entry);
-                self.note_skips(skips);
+                self.skips.note(skips);
             }
             UniqueMessage::Proof(proof) | UniqueMessage::Blame(proof) => {
-                self.note_skips(&proof.skips);
+                self.skips.note(&proof.skips);
                 if let Some(tip) = &proof.tip {
                     self.note_vote(&tip.entry);
-                    self.note_skips(&tip.skips);
+                    self.skips.note(&tip.skips);
                 }
             }
             _ => {}
         }
     }
 
-    /// Returns skip certificates of all rounds between two, if it has them.
-    fn skips_between(&self, after: View, before: View) -> Option<Vec<Certificate>> {
-        let known: Vec<Certificate> =
-            self.skips.range(after.next()..before).map(|(_, skip)| skip.clone()).collect();
-        let needed = usize::try_from(before.since(after)).ok()?.checked_sub(1)?;
-        (known.len() == needed).then_some(known)
-    }
-
     /// Returns endorsing votes on every earlier vote that it may extend, the lowest first.
     fn on_all_parents(&self, vote: &Vote) -> Vec<Message> {
         let parents = self.votes.range(..vote.round).flat_map(|(_, votes)| votes);
         let extended = parents.filter(|parent| parent.place() != vote.parent).filter_map(|parent| {
-            let skips = self.skips_between(parent.round, vote.round)?;
+            let skips = self.skips.between(parent.round, vote.round)?;
             let (place, view, block) = (parent.place(), parent.view, parent.block);
             let kind = VoteKind::Endorse;
             let entry =
@@ -176,18 +159,6 @@ impl Memory {
             self.doubles.pop_first();
         }
         second
-    }
-
-    fn postpone(&mut self, to: ReplicaId, message: Message) {
-        if self.late.len() >= REMEMBERED {
-            self.late.pop_front();
-        }
-        self.late.push_back((to, message));
-    }
-
-    fn take_late(&mut self, to: ReplicaId) -> Option<Message> {
-        let at = self.late.iter().position(|(waits, _)| *waits == to)?;
-        self.late.remove(at).map(|(_, message)| message)
     }
 }
 
@@ -248,10 +219,10 @@ fn postponed(
     said: Message,
     is_late: fn(&Message) -> bool,
 ) -> Vec<Message> {
-    let late = if scene.rng.chance(LATE_PPM) { memory.take_late(to) } else { None };
+    let late = if scene.rng.chance(LATE_PPM) { memory.late.take(to) } else { None };
     let mut all: Vec<Message> = late.into_iter().collect();
     if is_late(&said) && scene.rng.chance(2 * LATE_PPM) {
-        memory.postpone(to, said);
+        memory.late.postpone(to, said);
     } else {
         all.insert(0, said);
     }

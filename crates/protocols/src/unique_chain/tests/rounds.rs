@@ -254,8 +254,8 @@ fn u16_flagged_relay_of_an_earlier_round_is_answered() {
     assert_eq!(bench.relays(), [(To::One(r(0)), 4)]);
 }
 
-/// Where peers have the same committed entry and nothing above it, only that entry proves the round. A replica that has learned the
-/// block by their reports takes it from a proof.
+/// The committed entry alone proves the round if peers have nothing above it. A replica that has learned its block from their
+/// reports takes the entry from a proof.
 #[test]
 fn u10_entry_of_a_block_that_others_have_decided_proves_the_round() {
     let first = entry(1, GENESIS, 1);
