@@ -58,12 +58,18 @@ pub trait Application: Send {
     /// Answers a read-only operation from the present state. Appends at most `room` bytes to `reply`.
     fn query(&self, op: &[u8], room: usize, reply: &mut Vec<u8>);
 
-    /// Returns the digest of the state. Equal states have equal digests for any history. The cost should be
-    /// proportional to the changes since the last call.
-    fn digest(&mut self) -> Digest;
+    /// Returns the digest of the state, which is [`Snapshot::digest`] of its snapshot. Equal states have equal digests
+    /// for any history.
+    ///
+    /// The host calls it at every checkpoint. A service overrides it where another way to the same digest is cheaper,
+    /// in proportion to the changes since the last call. The host compares both at each snapshot.
+    fn digest(&mut self) -> Digest {
+        self.snapshot().digest()
+    }
 
     /// Returns the present state. A snapshot is cheap: it shares memory with the running service, which copies the
-    /// parts that it changes.
+    /// parts that it changes. A snapshot has at most 65,536 chunks and 64 KiB of header, so that replicas can send it
+    /// to each other.
     fn snapshot(&mut self) -> Snapshot;
 
     /// Replaces the state by that of a snapshot, which is its header and its chunks in order. Takes all chunks.

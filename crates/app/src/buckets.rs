@@ -1,11 +1,11 @@
-//! A fixed number of copy-on-write buckets with cached digests. Key-value state, sessions and registered keys use them.
+//! A fixed number of copy-on-write buckets with cached ids. Key-value state, sessions and registered keys use them.
 //!
-//! The digest of a bucket is the digest of its encoding, which is also its chunk in a snapshot. Only a changed bucket
-//! is hashed again.
+//! The encoding of a bucket is its chunk in a snapshot, so a bucket has the id of that chunk. Only a changed bucket is
+//! hashed again.
 
-use crate::snapshot::{Chunk, RestoreError, Snapshot};
-use quorate_types::digest::context;
-use quorate_types::{DecodeError, Digest, Reader};
+use crate::snapshot::{Chunk, RestoreError, Snapshot, digest_of_chunks};
+use quorate_types::chunk::CHUNK_ID_BYTES;
+use quorate_types::{ChunkId, DecodeError, Digest, Reader};
 use std::sync::Arc;
 
 /// The contents of one bucket.
@@ -17,13 +17,13 @@ pub(crate) trait Bucket: Chunk + Clone + Default + 'static {
 
 struct Slot<T> {
     content: Arc<T>,
-    /// Whether the index is in `Buckets::dirty`. The digest is then out of date.
+    /// Whether the index is in `Buckets::dirty`. The id is then out of date.
     dirty: bool,
 }
 
 pub(crate) struct Buckets<T> {
     slots: Vec<Slot<T>>,
-    digests: Vec<[u8; 32]>,
+    ids: Vec<[u8; CHUNK_ID_BYTES]>,
     dirty: Vec<usize>,
     scratch: Vec<u8>,
 }
@@ -38,7 +38,7 @@ impl<T: Bucket> Buckets<T> {
         let slot = || Slot { content: Arc::clone(&empty), dirty: false };
         Self {
             slots: (0..count).map(|_| slot()).collect(),
-            digests: vec![Digest::of(&context::BUCKET, &scratch).0; count],
+            ids: vec![ChunkId::of(&scratch).to_array(); count],
             dirty: Vec::new(),
             scratch,
         }
@@ -74,27 +74,27 @@ impl<T: Bucket> Buckets<T> {
 
     fn refresh(&mut self) {
         for index in self.dirty.drain(..) {
-            if let (Some(slot), Some(digest)) = (self.slots.get_mut(index), self.digests.get_mut(index)) {
+            if let (Some(slot), Some(id)) = (self.slots.get_mut(index), self.ids.get_mut(index)) {
                 slot.dirty = false;
                 self.scratch.clear();
                 slot.content.encode(&mut self.scratch);
-                *digest = Digest::of(&context::BUCKET, &self.scratch).0;
+                *id = ChunkId::of(&self.scratch).to_array();
             }
         }
     }
 
-    /// Returns the digest of all buckets, which is the digest of the list of their digests.
+    /// Returns the digest of all buckets, which is the digest of the list of their ids.
     pub(crate) fn digest(&mut self) -> Digest {
         self.refresh();
-        Digest::of(&context::BUCKETS, self.digests.as_flattened())
+        digest_of_chunks(self.ids.as_flattened())
     }
 
     /// Adds every bucket to a snapshot.
     pub(crate) fn snapshot(&mut self, into: &mut Snapshot) {
         self.refresh();
-        for (slot, digest) in self.slots.iter().zip(&self.digests) {
+        for (slot, id) in self.slots.iter().zip(&self.ids) {
             let content: Arc<T> = Arc::clone(&slot.content);
-            into.push(Digest(*digest), content);
+            into.push(ChunkId::from_array(*id), content);
         }
     }
 

@@ -11,21 +11,21 @@
 use crate::application::{Application, At};
 use crate::panics::{escaped_start, locate_panic, operation_place};
 use crate::sessions::{BundleState, KeptOutcome, SessionView, Sessions};
-use crate::snapshot::{RestoreError, Snapshot};
-use quorate_types::codec::put_bytes;
+use crate::snapshot::{RestoreError, Snapshot, digest_of_state};
+use header::Header;
 use quorate_types::digest::context;
+use quorate_types::limits::{SNAPSHOT_CHUNKS_MAX, SNAPSHOT_HEADER_BYTES_MAX};
 use quorate_types::{
-    Bundle, BundleKind, BundleNo, ClientId, Digest, DigestWriter, Executed, ExecutedBundle, FullBlock,
-    Genesis, Height, Outcome, PublicKey, Reader, SessionId, Wire,
+    Bundle, BundleKind, BundleNo, ChunkId, ClientId, Digest, DigestWriter, Executed, ExecutedBundle,
+    FullBlock, Genesis, Height, Outcome, PublicKey, SessionId,
 };
 use std::cell::Cell;
 use std::sync::Arc;
 
+mod header;
 #[cfg(test)]
 mod tests;
 
-/// The format of the header of a snapshot.
-const FORMAT: u16 = 1;
 /// The largest step of the application's clock from one block to the next.
 const TIME_STEP_NS_MAX: u64 = 10_000_000_000;
 /// The largest time that the first block may set: the year 2100. The clock can therefore never run out.
@@ -310,8 +310,7 @@ impl Execution {
 
     /// Returns the digest of sessions and application at this height.
     pub fn digest(&mut self) -> Digest {
-        let mut writer = DigestWriter::new(&context::STATE);
-        writer.update(&self.height.0.to_le_bytes()).update(&self.time_ns.to_le_bytes());
+        let mut writer = state_writer(self.height, self.time_ns);
         self.sessions.digest(&mut writer);
         let place = || format!("digest at height {}", self.height);
         writer.update(&locate_panic(place, || self.application.digest()).0);
@@ -325,16 +324,57 @@ impl Execution {
         let clock = self.sessions.snapshot(&mut snapshot);
         let place = || format!("snapshot at height {}", self.height);
         let application = snapshot.append(locate_panic(place, || self.application.snapshot()));
-        let mut header = Vec::new();
-        FORMAT.encode(&mut header);
-        put_bytes(&mut header, identity(&*self.application).as_bytes());
-        self.height.encode(&mut header);
-        self.time_ns.encode(&mut header);
-        clock.encode(&mut header);
-        state.encode(&mut header);
-        header.extend_from_slice(&application);
-        snapshot.set_header(header);
+        let manifest = Header {
+            application: identity(&*self.application),
+            height: self.height,
+            time_ns: self.time_ns,
+            clock,
+            state,
+            rest: application,
+        };
+        snapshot.set_header(manifest.to_bytes());
+        // Peers that receive this state could not check it, so the service must not run with such a digest.
+        let described = self.check_manifest(snapshot.header(), snapshot.ids());
+        assert!(
+            described == Ok((self.height, state)),
+            "the service {} returns another digest than its snapshot has: {described:?}",
+            identity(&*self.application)
+        );
         snapshot
+    }
+
+    /// Checks header and chunk ids of a snapshot of this service, without its chunks. Returns the height and the digest
+    /// of the state that they describe. The caller compares both with a stable checkpoint.
+    ///
+    /// # Errors
+    /// Fails when they are no snapshot of this application, or the header names another state.
+    pub fn check_manifest(&self, header: &[u8], chunks: &[ChunkId]) -> Result<(Height, Digest), RestoreError> {
+        let header = self.read_header(header)?;
+        if header.rest.len() > SNAPSHOT_HEADER_BYTES_MAX || chunks.len() > SNAPSHOT_CHUNKS_MAX {
+            return Err(RestoreError::Surplus);
+        }
+        let (sessions, application) =
+            chunks.split_at_checked(self.sessions.chunks()).ok_or(RestoreError::Missing)?;
+        let mut writer = state_writer(header.height, header.time_ns);
+        self.sessions.digest_of(header.clock, sessions, &mut writer);
+        writer.update(&digest_of_state(&header.rest, application).0);
+        let found = writer.finish();
+        let expected = header.state;
+        if found == expected {
+            Ok((header.height, found))
+        } else {
+            Err(RestoreError::WrongState { expected, found })
+        }
+    }
+
+    /// Reads the header of a snapshot of this application.
+    fn read_header(&self, header: &[u8]) -> Result<Header, RestoreError> {
+        let header = Header::read(header)?;
+        let expected = identity(&*self.application);
+        if header.application != expected {
+            return Err(RestoreError::WrongApplication { expected, found: header.application });
+        }
+        Ok(header)
     }
 
     /// Replaces the state by that of a snapshot, and checks that the state has the digest in the header. Returns that
@@ -348,24 +388,10 @@ impl Execution {
         header: &[u8],
         chunks: &mut dyn Iterator<Item = Vec<u8>>,
     ) -> Result<Digest, RestoreError> {
-        let mut reader = Reader::new(header);
-        let format = reader.u16()?;
-        if format != FORMAT {
-            return Err(RestoreError::WrongFormat(format));
-        }
-        let found = reader.text("application", 256)?;
-        let expected = identity(&*self.application);
-        if found != expected {
-            let found = found.to_owned();
-            return Err(RestoreError::WrongApplication { expected, found });
-        }
-        let height = Height::decode(&mut reader)?;
-        let time_ns = reader.u64()?;
-        let clock = reader.u64()?;
-        let state = Digest::decode(&mut reader)?;
+        let Header { height, time_ns, clock, state, rest, .. } = self.read_header(header)?;
         self.sessions = self.sessions.restore(clock, chunks)?;
         let place = || format!("restore of the snapshot at height {height}");
-        locate_panic(place, || self.application.restore(reader.rest(), chunks))?;
+        locate_panic(place, || self.application.restore(&rest, chunks))?;
         if chunks.next().is_some() {
             return Err(RestoreError::Surplus);
         }
@@ -374,6 +400,13 @@ impl Execution {
         let found = self.digest();
         if found == state { Ok(state) } else { Err(RestoreError::WrongState { expected: state, found }) }
     }
+}
+
+/// Returns a writer for the digest of the state at this height and time.
+fn state_writer(height: Height, time_ns: u64) -> DigestWriter {
+    let mut writer = DigestWriter::new(&context::STATE);
+    writer.update(&height.0.to_le_bytes()).update(&time_ns.to_le_bytes());
+    writer
 }
 
 fn answer(bundle: &Bundle, kept: KeptOutcome, applied: u32) -> ExecutedBundle {

@@ -8,7 +8,7 @@
 //!   many, the least recently executed session of all is evicted.
 
 use crate::buckets::{Bucket, Buckets};
-use crate::snapshot::{Chunk, RestoreError, Snapshot};
+use crate::snapshot::{Chunk, RestoreError, Snapshot, digest_of_state};
 use crate::window::Window;
 use quorate_types::codec::{put_bytes, put_length};
 use quorate_types::limits::{
@@ -16,7 +16,7 @@ use quorate_types::limits::{
     REPLY_BYTES_CEILING, SESSIONS_PER_CLIENT_MAX,
 };
 use quorate_types::{
-    Bundle, BundleDigest, BundleNo, ClientId, DecodeError, Digest, DigestWriter, Outcome, PublicKey, Reader,
+    ChunkId, Bundle, BundleDigest, BundleNo, ClientId, DecodeError, Digest, DigestWriter, Outcome, PublicKey, Reader,
     ReplyBundle, SessionId, Wire,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -233,6 +233,10 @@ pub(crate) enum BundleState {
     Forgotten,
 }
 
+fn add_digests(writer: &mut DigestWriter, clock: u64, digests: [Digest; 2]) {
+    writer.update(&clock.to_le_bytes()).update(digests.map(|digest| digest.0).as_flattened());
+}
+
 /// Registered keys and open sessions.
 pub(crate) struct Sessions {
     clients_max: usize,
@@ -398,10 +402,20 @@ impl Sessions {
 
     /// Adds keys, sessions and clock to the digest of the state.
     pub(crate) fn digest(&mut self, writer: &mut DigestWriter) {
-        writer
-            .update(&self.clock.to_le_bytes())
-            .update(&self.keys.digest().0)
-            .update(&self.sessions.digest().0);
+        let (keys, sessions) = (self.keys.digest(), self.sessions.digest());
+        add_digests(writer, self.clock, [keys, sessions]);
+    }
+
+    /// Returns the number of chunks in a snapshot.
+    pub(crate) fn chunks(&self) -> usize {
+        self.keys.count().saturating_add(self.sessions.count())
+    }
+
+    /// Adds the sessions of a snapshot with this clock and these chunks, as many as [`Self::chunks`] says, to the digest
+    /// of its state.
+    pub(crate) fn digest_of(&self, clock: u64, chunks: &[ChunkId], writer: &mut DigestWriter) {
+        let (keys, sessions) = chunks.split_at(self.keys.count().min(chunks.len()));
+        add_digests(writer, clock, [keys, sessions].map(|ids| digest_of_state(&[], ids)));
     }
 
     /// Adds the chunks to a snapshot. Returns the clock, which the header of the snapshot carries.

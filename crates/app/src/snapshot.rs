@@ -1,9 +1,14 @@
 //! Snapshots: a state at one moment, in chunks.
 //!
-//! A chunk is encoded on demand. A host that knows the digests of an earlier snapshot writes only the changed chunks.
+//! A chunk is encoded on demand. A host that knows the ids of an earlier snapshot writes only the changed chunks.
+//!
+//! The digest of a state is the digest of header and chunk ids of its snapshot. A replica that receives a state from
+//! peers therefore checks the list of chunks against a signed checkpoint, and then each chunk by itself.
 
 use crate::panics::locate_panic;
-use quorate_types::{DecodeError, Digest};
+use quorate_types::chunk::CHUNK_ID_BYTES;
+use quorate_types::digest::context;
+use quorate_types::{ChunkId, DecodeError, Digest, DigestWriter};
 use std::sync::Arc;
 
 /// A part of a state with an encoding of its own.
@@ -16,8 +21,26 @@ pub trait Chunk: Send + Sync {
 #[derive(Clone, Default)]
 pub struct Snapshot {
     header: Vec<u8>,
-    digests: Vec<Digest>,
+    ids: Vec<ChunkId>,
     chunks: Vec<Arc<dyn Chunk>>,
+}
+
+/// Returns the digest of encoded chunk ids.
+pub(crate) fn digest_of_chunks(ids: &[u8]) -> Digest {
+    Digest::of(&context::BUCKETS, ids)
+}
+
+/// Returns the digest of the state with this header and these chunks: see [`Snapshot::digest`].
+pub(crate) fn digest_of_state(header: &[u8], ids: &[ChunkId]) -> Digest {
+    let mut list = Vec::with_capacity(ids.len().saturating_mul(CHUNK_ID_BYTES));
+    ids.iter().for_each(|id| list.extend_from_slice(&id.to_array()));
+    let chunks = digest_of_chunks(&list);
+    if header.is_empty() {
+        return chunks;
+    }
+    let mut writer = DigestWriter::new(&context::SNAPSHOT);
+    writer.update(&chunks.0).update(header);
+    writer.finish()
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -33,15 +56,22 @@ impl Snapshot {
         Self { header, ..Self::default() }
     }
 
-    /// Adds the next chunk. Two chunks with equal digests have equal encodings.
-    pub fn push(&mut self, digest: Digest, chunk: Arc<dyn Chunk>) {
-        self.digests.push(digest);
+    /// Adds the next chunk, whose id is [`ChunkId::of`] its encoding. A service that keeps the ids of unchanged chunks
+    /// encodes and hashes only the changed ones.
+    pub fn push(&mut self, id: ChunkId, chunk: Arc<dyn Chunk>) {
+        debug_assert!(id == ChunkId::of(&encoding(&*chunk)), "a chunk of the snapshot has the id of another one");
+        self.ids.push(id);
         self.chunks.push(chunk);
+    }
+
+    /// Encodes a chunk to find its id, and adds it.
+    pub fn add(&mut self, chunk: Arc<dyn Chunk>) {
+        self.push(ChunkId::of(&encoding(&*chunk)), chunk);
     }
 
     /// Adds the chunks of another snapshot and returns its header.
     pub fn append(&mut self, mut other: Self) -> Vec<u8> {
-        self.digests.append(&mut other.digests);
+        self.ids.append(&mut other.ids);
         self.chunks.append(&mut other.chunks);
         other.header
     }
@@ -56,10 +86,16 @@ impl Snapshot {
         self.header = header;
     }
 
-    /// Returns the digests of the chunks, in order.
+    /// Returns the ids of the chunks, in order.
     #[must_use]
-    pub fn digests(&self) -> &[Digest] {
-        &self.digests
+    pub fn ids(&self) -> &[ChunkId] {
+        &self.ids
+    }
+
+    /// Returns the digest of the state: of the ids of all chunks and of the header, where there is one.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        digest_of_state(&self.header, &self.ids)
     }
 
     /// Appends the encoding of a chunk. Returns false when the snapshot has no such chunk.
@@ -73,12 +109,14 @@ impl Snapshot {
 
     /// Returns the encodings of all chunks in order, as `restore` takes them. Each is encoded on demand.
     pub fn chunks(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.chunks.iter().map(|chunk| {
-            let mut bytes = Vec::new();
-            chunk.encode(&mut bytes);
-            bytes
-        })
+        self.chunks.iter().map(|chunk| encoding(&**chunk))
     }
+}
+
+fn encoding(chunk: &dyn Chunk) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    chunk.encode(&mut bytes);
+    bytes
 }
 
 /// The reason why bytes are not a snapshot of this service.

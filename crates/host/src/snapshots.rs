@@ -75,7 +75,7 @@ impl SnapshotProgress {
                 self.last = executor.height();
                 let snapshot = executor.snapshot();
                 let writer =
-                    store.begin_snapshot(self.last, snapshot.header().to_vec(), snapshot.digests())?;
+                    store.begin_snapshot(self.last, snapshot.header().to_vec(), snapshot.ids())?;
                 let mark = store.appended();
                 self.running = Some(SnapshotInProgress { snapshot, writer, mark, chunk: Vec::new() });
                 Ok(mark)

@@ -15,7 +15,7 @@ use quorate_consensus::Entry;
 use quorate_node::service::Service;
 use quorate_sim::{Companion, Settings, run_with_restarts};
 use quorate_types::Digest;
-use quorate_types::digest::{Context, hex};
+use quorate_types::digest::hex;
 use quorate_types::rng::Rng;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes of a snapshot's header before the two inner headers.
 const LENGTHS_BYTES: usize = 8;
 
-static STATE: Context = Context::new("quorate service in the simulator v1");
 
 /// Work of the service in a run, over all replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -165,6 +164,21 @@ impl Observed {
         });
     }
 
+    /// Returns the snapshot of store and service. The header holds the number of the store's chunks, the length of the
+    /// store's header, and both headers.
+    fn compose(&mut self, own: Snapshot) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        let store = snapshot.append(self.store.snapshot());
+        let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+        let mut header = [length(snapshot.ids().len()), length(store.len())].concat();
+        header.extend_from_slice(&store);
+        header.extend_from_slice(own.header());
+        let mut whole = Snapshot::new(header);
+        whole.append(snapshot);
+        whole.append(own);
+        whole
+    }
+
     fn digest_of_both(&mut self) -> Digest {
         let (one, other) = (self.first.digest(), self.second.digest());
         self.findings.expect_equal(&one, &other, || {
@@ -182,6 +196,10 @@ impl Observed {
                 let restored = fresh.digest();
                 self.findings.expect_equal(&restored, &digest, || {
                     format!("a restored snapshot has digest {restored}; the original state has {digest}")
+                });
+                let described = snapshot.digest();
+                self.findings.expect_equal(&described, &digest, || {
+                    format!("the state has digest {digest}; its snapshot has {described}")
                 });
                 self.findings.lock().work.snapshots += 1;
                 self.second = fresh;
@@ -211,25 +229,16 @@ impl Application for Observed {
     }
 
     fn digest(&mut self) -> Digest {
-        let digests = [self.store.digest(), self.digest_of_both()];
-        Digest::of(&STATE, digests.map(|digest| digest.0).as_flattened())
+        self.digest_of_both();
+        let own = self.first.snapshot();
+        self.compose(own).digest()
     }
 
-    /// The header holds the number of the store's chunks, the length of the store's header, and both headers.
     fn snapshot(&mut self) -> Snapshot {
         let digest = self.digest_of_both();
         let own = self.first.snapshot();
         self.compare_restored(&own, digest);
-        let mut snapshot = Snapshot::default();
-        let store = snapshot.append(self.store.snapshot());
-        let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
-        let mut header = [length(snapshot.digests().len()), length(store.len())].concat();
-        header.extend_from_slice(&store);
-        header.extend_from_slice(own.header());
-        let mut whole = Snapshot::new(header);
-        whole.append(snapshot);
-        whole.append(own);
-        whole
+        self.compose(own)
     }
 
     fn restore(
@@ -267,6 +276,7 @@ fn shown(bytes: &[u8]) -> Box<dyn Display + '_> {
 
 #[cfg(test)]
 mod tests {
+    use quorate_types::digest::context;
     use super::*;
     use quorate_app::{BucketMap, MapApplication, OnMap};
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -374,7 +384,7 @@ mod tests {
             self.map.query(op, room, reply);
         }
         fn digest(&mut self) -> Digest {
-            Digest::of(&STATE, &[&self.map.digest().0[..], &self.last].concat())
+            Digest::of(&context::PROTOCOL, &[&self.map.digest().0[..], &self.last].concat())
         }
         fn snapshot(&mut self) -> Snapshot {
             self.map.snapshot()

@@ -13,8 +13,7 @@ use quorate_node::layout::{LOG_FILE, node_folder};
 use quorate_node::ports::free_addresses;
 use quorate_node::processes::{Event, Processes};
 use quorate_node::testnet::{Plan, Testnet};
-use quorate_types::digest::context;
-use quorate_types::{ClientAuth, Digest, ReplicaId};
+use quorate_types::{ClientAuth, ReplicaId};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -44,9 +43,6 @@ impl Application for Faulty {
         reply.extend_from_slice(b"done");
     }
     fn query(&self, _op: &[u8], _room: usize, _reply: &mut Vec<u8>) {}
-    fn digest(&mut self) -> Digest {
-        Digest::of(&context::PROTOCOL, &self.0.to_le_bytes())
-    }
     fn snapshot(&mut self) -> Snapshot {
         Snapshot::new(self.0.to_le_bytes().to_vec())
     }

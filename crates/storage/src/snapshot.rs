@@ -7,15 +7,18 @@
 //!
 //! A file must not survive for a few chunks. An unchanged chunk is therefore written again if less than half of its
 //! file is in use, or if there are too many files.
+//!
+//! A manifest may also have the proof that a quorum has signed the state. Peers receive only such snapshots. The newest
+//! snapshot with a proof is therefore kept until a newer one has a proof.
 
 use crate::disk::Disk;
 use crate::fault::Fault;
-use crate::number::{to_u32, to_u64, to_usize};
-use quorate_types::{DecodeError, Digest, Height, Reader, Wire};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::number::{to_u64, to_usize};
+use quorate_types::chunk::CHUNK_ID_BYTES;
+use quorate_types::{ChunkId, DecodeError, Height, Reader, Wire};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The largest number of kept snapshots.
-const KEPT_MAX: usize = 2;
 /// The number of files of chunks that a snapshot may use. Beyond it the emptiest are given up until half of them are
 /// left.
 const FILES_MAX: usize = 32;
@@ -25,32 +28,33 @@ const WRITE_BYTES: usize = 256 << 10;
 /// The place of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ChunkAt {
-    digest: Digest,
+    id: ChunkId,
     /// The number of the file.
     file: u64,
     offset: u64,
-    length: u32,
     checksum: u32,
 }
 
 impl ChunkAt {
     /// Whether the whole chunk lies in its file, by the sizes of the files. An empty chunk needs no file.
     fn lies_in(&self, sizes: &BTreeMap<u64, u64>) -> bool {
-        let end = self.offset.checked_add(u64::from(self.length));
+        let end = self.offset.checked_add(u64::from(self.id.length));
         let size = sizes.get(&self.file).copied();
-        self.length == 0 || end.is_some_and(|end| size.is_some_and(|size| end <= size))
+        self.id.length == 0 || end.is_some_and(|end| size.is_some_and(|size| end <= size))
     }
 }
 
-const CHUNK_AT_BYTES: usize = 32 + 8 + 8 + 4 + 4;
+const CHUNK_AT_BYTES: usize = CHUNK_ID_BYTES + 8 + 8 + 4;
 
-quorate_types::wire_struct!(ChunkAt { digest, file, offset, length, checksum });
+quorate_types::wire_struct!(ChunkAt { id, file, offset, checksum });
 
 /// A durable snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredSnapshot {
     height: Height,
     header: Vec<u8>,
+    /// The proof that a quorum has signed the state; empty without one.
+    proof: Vec<u8>,
     chunks: Vec<ChunkAt>,
 }
 
@@ -67,10 +71,21 @@ impl StoredSnapshot {
         &self.header
     }
 
+    /// Returns the encoded proof that a quorum has signed the state; empty without one.
+    #[must_use]
+    pub fn proof(&self) -> &[u8] {
+        &self.proof
+    }
+
     /// Returns the number of chunks.
     #[must_use]
     pub fn chunks(&self) -> usize {
         self.chunks.len()
+    }
+
+    /// Returns the ids of the chunks, in order.
+    pub fn ids(&self) -> impl Iterator<Item = ChunkId> {
+        self.chunks.iter().map(|chunk| chunk.id)
     }
 }
 
@@ -78,12 +93,14 @@ impl Wire for StoredSnapshot {
     fn encode(&self, out: &mut Vec<u8>) {
         self.height.encode(out);
         quorate_types::codec::put_bytes(out, &self.header);
+        quorate_types::codec::put_bytes(out, &self.proof);
         quorate_types::codec::put_list(out, &self.chunks);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             height: Height::decode(reader)?,
             header: reader.bytes("header", usize::MAX)?.to_vec(),
+            proof: reader.bytes("proof", usize::MAX)?.to_vec(),
             chunks: reader.list("chunks", usize::MAX, CHUNK_AT_BYTES, ChunkAt::decode)?,
         })
     }
@@ -94,6 +111,10 @@ impl Wire for StoredSnapshot {
 pub struct SnapshotWriter {
     snapshot: StoredSnapshot,
     needed: BTreeSet<usize>,
+    /// For a needed chunk, the later chunks that are equal to it. One write serves all.
+    equal: BTreeMap<usize, Vec<usize>>,
+    /// Chunks of earlier snapshots that a received snapshot uses again and that were not read yet, lowest first.
+    unread: VecDeque<usize>,
     /// The number of the file of the new chunks.
     file: u64,
     /// Whether the file was begun.
@@ -139,6 +160,47 @@ impl SnapshotWriter {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Returns the bytes of the chunks that must still be written. Equal chunks count once.
+    #[must_use]
+    pub fn needed_bytes(&self) -> u64 {
+        let chunks = self.needed.iter().filter_map(|index| self.snapshot.chunks.get(*index));
+        chunks.map(|chunk| u64::from(chunk.id.length)).sum()
+    }
+
+    /// Returns the id of a chunk.
+    #[must_use]
+    pub fn id(&self, index: usize) -> Option<ChunkId> {
+        self.snapshot.chunks.get(index).map(|chunk| chunk.id)
+    }
+
+    /// Whether all chunks are written, and those that are used again were read.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.needed.is_empty() && self.unread.is_empty()
+    }
+
+    /// Returns the chunks that this writer has written.
+    fn written(&self) -> impl Iterator<Item = &ChunkAt> {
+        let mine = self.snapshot.chunks.iter().enumerate().filter(|(_, chunk)| chunk.file == self.file);
+        // A chunk that is not written has no checksum yet, and the same place as the first one.
+        let waiting: BTreeSet<usize> = self.equal.values().flatten().copied().collect();
+        mine.filter(move |(index, _)| !self.needed.contains(index) && !waiting.contains(index))
+            .map(|(_, chunk)| chunk)
+    }
+
+    /// Adds the encoded proof that a quorum has signed the state. It must be durable in the log before the last step.
+    pub fn prove(&mut self, proof: &[u8]) {
+        self.snapshot.proof = proof.to_vec();
+    }
+}
+
+/// The origin of a snapshot that is written.
+pub(crate) enum Origin {
+    /// The own service.
+    Own,
+    /// Peers. The chunks that an abandoned attempt has received are used again.
+    Peers(Option<SnapshotWriter>),
 }
 
 /// The snapshots of a disk.
@@ -146,6 +208,8 @@ impl SnapshotWriter {
 pub(crate) struct Snapshots {
     /// The heights of the kept snapshots, in order.
     heights: Vec<Height>,
+    /// Those of them that have a proof.
+    proven: BTreeSet<Height>,
     /// The bytes of all files.
     bytes: u64,
 }
@@ -175,7 +239,26 @@ impl Snapshots {
             found.heights.extend(number_of(&name, "snapshot-").map(Height));
         }
         found.heights.sort_unstable();
+        for height in found.heights.clone() {
+            match found.read(disk, height) {
+                Ok(snapshot) if !snapshot.proof.is_empty() => {
+                    found.proven.insert(height);
+                }
+                Ok(_) | Err(Fault::DamagedSnapshot { .. }) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
         Ok(found)
+    }
+
+    /// Returns the height of the newest snapshot with a proof.
+    pub(crate) fn newest_proven(&self) -> Option<Height> {
+        self.proven.last().copied()
+    }
+
+    /// Whether there is a snapshot of this height with a proof.
+    pub(crate) fn has_proven(&self, height: Height) -> bool {
+        self.proven.contains(&height)
     }
 
     /// Returns the bytes of all files.
@@ -191,6 +274,7 @@ impl Snapshots {
     /// Excludes a snapshot. The next commit deletes its manifest.
     pub(crate) fn exclude(&mut self, height: Height) {
         self.heights.retain(|kept| *kept != height);
+        self.proven.remove(&height);
     }
 
     /// Reads a manifest.
@@ -234,7 +318,7 @@ impl Snapshots {
         let at =
             at.ok_or_else(|| misuse(snapshot.height, "the host has requested a chunk beyond the last"))?;
         let name = chunks_name(at.file);
-        let mut bytes = vec![0; to_usize(at.length)];
+        let mut bytes = vec![0; to_usize(at.id.length)];
         let read = disk.blob_read(&name, at.offset, &mut bytes);
         if read.is_ok() && crc32c::crc32c(&bytes) == at.checksum {
             return Ok(bytes);
@@ -246,13 +330,35 @@ impl Snapshots {
         Err(Fault::DamagedSnapshot { name, why })
     }
 
-    /// Begins a snapshot. Equal digests mean equal chunks.
+    /// Reads a part of a chunk, without a check.
+    pub(crate) fn piece<D: Disk>(
+        &self,
+        disk: &D,
+        snapshot: &StoredSnapshot,
+        (index, offset, length): (usize, u32, u32),
+    ) -> Result<Vec<u8>, Fault> {
+        let at = snapshot.chunks.get(index);
+        let at = at.filter(|at| offset.checked_add(length).is_some_and(|end| end <= at.id.length));
+        let at = at
+            .ok_or_else(|| misuse(snapshot.height, "the host has requested bytes beyond the end of a chunk"))?;
+        let mut bytes = vec![0; to_usize(length)];
+        if length > 0 {
+            disk.blob_read(
+                &chunks_name(at.file),
+                at.offset.saturating_add(u64::from(offset)),
+                &mut bytes,
+            )?;
+        }
+        Ok(bytes)
+    }
+
+    /// Begins a snapshot. Equal ids mean equal chunks.
     pub(crate) fn begin<D: Disk>(
         &mut self,
         disk: &mut D,
         height: Height,
-        header: Vec<u8>,
-        digests: &[Digest],
+        (header, ids): (Vec<u8>, &[ChunkId]),
+        origin: Origin,
     ) -> Result<SnapshotWriter, Fault> {
         if self.heights.last().is_some_and(|newest| height <= *newest) {
             return Err(misuse(height, "a newer snapshot is durable already"));
@@ -264,30 +370,85 @@ impl Snapshots {
             None => Vec::new(),
         };
         let files = disk.blobs()?;
+        let mut known: BTreeMap<ChunkId, ChunkAt> =
+            before.into_iter().map(|chunk| (chunk.id, chunk)).collect();
+        let (given_up, carried) = match origin {
+            Origin::Own => (files_given_up(&files, ids.iter().filter_map(|id| known.get(id))), None),
+            Origin::Peers(carried) => (BTreeSet::new(), Some(carried)),
+        };
+        let reads_again = carried.is_some();
+        let carried = carried.flatten().filter(|writer| writer.stage == Stage::Chunks);
         let number = |(name, _): &(String, u64)| number_of(name, "chunks-");
-        let file = files.iter().filter_map(number).max().map_or(1, |last| last.saturating_add(1));
-        let known: BTreeMap<Digest, ChunkAt> =
-            before.into_iter().map(|chunk| (chunk.digest, chunk)).collect();
-        let given_up = files_given_up(&files, digests.iter().filter_map(|digest| known.get(digest)));
-        let mut needed = BTreeSet::new();
-        let chunk = |(index, digest): (usize, &Digest)| match known.get(digest) {
-            Some(chunk) if !given_up.contains(&chunk.file) => *chunk,
+        let next = files.iter().filter_map(number).max().map_or(1, |last| last.saturating_add(1));
+        let file = carried.as_ref().map_or(next, |writer| writer.file);
+        if let Some(writer) = &carried {
+            known.extend(writer.written().map(|chunk| (chunk.id, *chunk)));
+        }
+        let (mut needed, mut unread) = (BTreeSet::new(), VecDeque::new());
+        let mut first: BTreeMap<ChunkId, usize> = BTreeMap::new();
+        let mut equal: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let chunk = |(index, id): (usize, &ChunkId)| match known.get(id) {
+            Some(chunk) if !given_up.contains(&chunk.file) => {
+                if reads_again && chunk.file != file {
+                    unread.push_back(index);
+                }
+                *chunk
+            }
             _ => {
-                needed.insert(index);
-                ChunkAt { digest: *digest, file, offset: 0, length: 0, checksum: 0 }
+                match first.entry(*id) {
+                    Entry::Occupied(first) => equal.entry(*first.get()).or_default().push(index),
+                    Entry::Vacant(place) => {
+                        place.insert(index);
+                        needed.insert(index);
+                    }
+                }
+                ChunkAt { id: *id, file, offset: 0, checksum: 0 }
             }
         };
-        let chunks = digests.iter().enumerate().map(chunk).collect();
-        Ok(SnapshotWriter {
-            snapshot: StoredSnapshot { height, header, chunks },
-            needed,
-            file,
-            begun: false,
-            waiting: Vec::new(),
-            bytes: 0,
-            dirty: false,
-            stage: Stage::Chunks,
+        let chunks = ids.iter().enumerate().map(chunk).collect();
+        let snapshot = StoredSnapshot { height, header, proof: Vec::new(), chunks };
+        Ok(match carried {
+            Some(writer) => SnapshotWriter { snapshot, needed, equal, unread, ..writer },
+            None => SnapshotWriter {
+                snapshot,
+                needed,
+                equal,
+                unread,
+                file,
+                begun: false,
+                waiting: Vec::new(),
+                bytes: 0,
+                dirty: false,
+                stage: Stage::Chunks,
+            },
         })
+    }
+
+    /// Reads chunks that a received snapshot uses again, at most about `bytes`. Those that are damaged are needed.
+    pub(crate) fn read_again<D: Disk>(
+        &self,
+        disk: &D,
+        writer: &mut SnapshotWriter,
+        mut bytes: u64,
+    ) -> Result<(), Fault> {
+        while bytes > 0
+            && let Some(index) = writer.unread.pop_front()
+        {
+            let Some(id) = writer.id(index) else { continue };
+            match self.chunk(disk, &writer.snapshot, index) {
+                Ok(chunk) if ChunkId::of(&chunk) == id => {}
+                Ok(_) | Err(Fault::DamagedSnapshot { .. }) => {
+                    let file = writer.file;
+                    if let Some(at) = writer.snapshot.chunks.get_mut(index) {
+                        *at = ChunkAt { id, file, offset: 0, checksum: 0 };
+                    }
+                    writer.needed.insert(index);
+                }
+                Err(fault) => return Err(fault),
+            }
+            bytes = bytes.saturating_sub(u64::from(id.length).max(64));
+        }
+        Ok(())
     }
 
     /// Writes one of the needed chunks.
@@ -302,12 +463,17 @@ impl Snapshots {
         let Some(at) = at.filter(|_| writer.needed.remove(&index)) else {
             return Err(misuse(height, "the host has written a chunk that is not needed"));
         };
-        if u32::try_from(chunk.len()).is_err() {
-            return Err(misuse(height, "a chunk has more than 4 GiB"));
+        if u32::try_from(chunk.len()) != Ok(at.id.length) {
+            return Err(misuse(height, "a chunk has another length than its id says"));
         }
         at.offset = writer.bytes;
-        at.length = to_u32(chunk.len());
         at.checksum = crc32c::crc32c(chunk);
+        let written = *at;
+        for index in writer.equal.remove(&index).unwrap_or_default() {
+            if let Some(at) = writer.snapshot.chunks.get_mut(index) {
+                *at = written;
+            }
+        }
         writer.bytes = writer.bytes.saturating_add(to_u64(chunk.len()));
         writer.waiting.extend_from_slice(chunk);
         if writer.waiting.len() >= WRITE_BYTES {
@@ -334,7 +500,7 @@ impl Snapshots {
         writer: &mut SnapshotWriter,
     ) -> Result<bool, Fault> {
         let height = writer.snapshot.height;
-        if !writer.needed.is_empty() {
+        if !writer.is_complete() {
             return Err(misuse(height, "chunks are missing"));
         }
         if self.heights.last().is_some_and(|newest| height <= *newest) {
@@ -365,6 +531,9 @@ impl Snapshots {
             Stage::ManifestName => {
                 disk.blob_commit()?;
                 self.heights.push(height);
+                if !writer.snapshot.proof.is_empty() {
+                    self.proven.insert(height);
+                }
                 self.delete_unused(disk)?;
                 return Ok(true);
             }
@@ -372,10 +541,22 @@ impl Snapshots {
         Ok(false)
     }
 
+    /// Forgets all snapshots but the newest and one before it: the newest with a proof, or the next one.
+    fn forget_surplus(&mut self) {
+        let Some(newest) = self.heights.last().copied() else { return };
+        let mut before = self.heights.iter().rev().skip(1);
+        let second = before.clone().next();
+        let served = before.find(|height| self.proven.contains(height));
+        // A snapshot with a proof is served until a newer one is.
+        let older = if self.proven.contains(&newest) { second } else { served.or(second) }.copied();
+        self.heights = older.into_iter().chain([newest]).collect();
+        let kept = &self.heights;
+        self.proven.retain(|height| kept.contains(height));
+    }
+
     /// Deletes the manifests of snapshots that are not kept, and then the files that no manifest names.
     fn delete_unused<D: Disk>(&mut self, disk: &mut D) -> Result<(), Fault> {
-        let surplus = self.heights.len().saturating_sub(KEPT_MAX);
-        self.heights.drain(..surplus);
+        self.forget_surplus();
         for (name, _) in disk.blobs()? {
             if number_of(&name, "snapshot-").is_some_and(|height| !self.heights.contains(&Height(height))) {
                 disk.blob_delete(&name)?;
@@ -425,7 +606,7 @@ fn files_given_up<'a>(files: &[(String, u64)], reused: impl Iterator<Item = &'a 
     let mut live: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
     for chunk in reused {
         let offsets = live.entry(chunk.file).or_default();
-        offsets.insert(chunk.offset, u64::from(chunk.length));
+        offsets.insert(chunk.offset, u64::from(chunk.id.length));
     }
     let mut by_use: Vec<(u64, u64)> = Vec::new();
     let mut given_up = BTreeSet::new();

@@ -43,10 +43,12 @@ pub mod context {
     pub static RESULT: Context = Context::new("quorate result v1");
     /// State of application and sessions.
     pub static STATE: Context = Context::new("quorate state v1");
-    /// One bucket of a bucket map.
+    /// One chunk of a snapshot, such as a bucket of a bucket map.
     pub static BUCKET: Context = Context::new("quorate bucket v1");
-    /// List of the digests of all buckets of a map.
-    pub static BUCKETS: Context = Context::new("quorate buckets v1");
+    /// List of the ids of all chunks of a snapshot, such as the buckets of a map.
+    pub static BUCKETS: Context = Context::new("quorate buckets v2");
+    /// Header and list of chunks of a snapshot with a header.
+    pub static SNAPSHOT: Context = Context::new("quorate snapshot v1");
     /// A checkpoint.
     pub static CHECKPOINT: Context = Context::new("quorate checkpoint v1");
     /// The shared configuration of a cluster.

@@ -12,6 +12,7 @@
 
 pub mod block;
 pub mod bundle;
+pub mod chunk;
 pub mod codec;
 pub mod committee;
 pub mod digest;
@@ -32,6 +33,7 @@ pub mod wire;
 
 pub use block::{Block, FullBlock, Payload};
 pub use bundle::{Authenticator, Bundle, BundleKind};
+pub use chunk::ChunkId;
 pub use codec::{DecodeError, Reader, Wire};
 pub use committee::{Committee, Member, ReplicaSet};
 pub use digest::{Digest, DigestWriter};

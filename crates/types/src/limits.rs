@@ -80,6 +80,10 @@ pub const DECIDED_PER_TURN_MAX: usize = 16 * DECIDED_PER_ANSWER_MAX;
 /// Requests of one peer that wait for a read of the log. Further requests are answered with "not available". A
 /// laggard has [`FETCH_PER_PEER_MAX`] requests under way, and repeats some of them before they are answered.
 pub const LOADS_PER_PEER_MAX: usize = 4 * FETCH_PER_PEER_MAX;
+/// The largest number of chunks of a snapshot. Their ids must fit into one frame.
+pub const SNAPSHOT_CHUNKS_MAX: usize = 65_536;
+/// The largest number of bytes of the header of a snapshot.
+pub const SNAPSHOT_HEADER_BYTES_MAX: usize = 64 << 10;
 /// Signatures, certificates and proofs that one message may contain, per replica of the committee.
 pub const CLAIMS_PER_REPLICA_MAX: usize = 4;
 /// Verified certificates that a replica remembers.

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use quorate_types::ChunkId;
 
 fn restored(snapshot: &Snapshot) -> BucketMap {
     BucketMap::new().restore(&mut snapshot.chunks()).unwrap()
@@ -98,11 +99,11 @@ fn write_changes_only_the_chunk_of_its_key() {
     let before = map.snapshot();
     map.insert(b"key77", b"other");
     let after = map.snapshot();
-    let changed: Vec<usize> = (0..BUCKETS).filter(|i| before.digests()[*i] != after.digests()[*i]).collect();
+    let changed: Vec<usize> = (0..BUCKETS).filter(|i| before.ids()[*i] != after.ids()[*i]).collect();
     assert_eq!(changed, [bucket_of(b"key77", BUCKETS)]);
     let mut chunk = Vec::new();
     assert!(after.encode(changed[0], &mut chunk));
-    assert_eq!(Digest::of(&quorate_types::digest::context::BUCKET, &chunk), after.digests()[changed[0]]);
+    assert_eq!(ChunkId::of(&chunk), after.ids()[changed[0]]);
     assert!(!after.encode(BUCKETS, &mut chunk), "a chunk beyond the last was encoded");
 }
 

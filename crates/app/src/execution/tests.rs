@@ -1,11 +1,12 @@
 use super::*;
 use crate::kv::{Kv, KvOp, KvResult};
 use quorate_types::bundle::BundleBuilder;
+use quorate_types::codec::put_bytes;
 use quorate_types::limits::{KEPT_SESSION_BYTES_MIN, REGISTER_KEYS_MAX, SESSIONS_PER_CLIENT_MAX};
 use quorate_types::rng::Rng;
 use quorate_types::{
-    Authenticator, Block, BlockId, BodyLimits, BundleDigest, ClientAuth, PayloadId, ProtocolId, ReplicaId,
-    ReplyBundle, View,
+    Authenticator, Block, BlockId, BodyLimits, BundleDigest, ClientAuth, PayloadId, ProtocolId, Reader,
+    ReplicaId, ReplyBundle, View, Wire,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,12 +52,9 @@ impl Application for Recorder {
     fn query(&self, _op: &[u8], room: usize, reply: &mut Vec<u8>) {
         reply.extend_from_slice(format!("{room}").as_bytes());
     }
-    fn digest(&mut self) -> Digest {
-        Digest::of(&context::PROTOCOL, &self.log)
-    }
     fn snapshot(&mut self) -> Snapshot {
         let mut snapshot = Snapshot::new(vec![5]);
-        snapshot.push(self.digest(), Arc::new(self.log.clone()));
+        snapshot.add(Arc::new(self.log.clone()));
         snapshot
     }
     fn restore(

@@ -13,7 +13,7 @@ use quorate_types::codec::{put_bytes, put_length};
 use quorate_types::mutate::{mutate, nudge};
 use quorate_types::rng::Rng;
 use quorate_types::{
-    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ClusterId, DecodeError, Digest,
+    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ChunkId, ClusterId, DecodeError, Digest,
     Floors, Height, Incarnation, Kind, LogEntry, Mark, Payload, PayloadId, ProtocolId, PublicKey, Reader,
     ReplicaId, SessionId, Statement, View,
 };
@@ -94,10 +94,12 @@ fn disks() -> Vec<Vec<u8>> {
         }
         store.write_and_sync().unwrap();
         if number % 3 == 0 {
-            let digests = [Digest([1; 32]), Digest([number as u8; 32])];
-            let mut writer = store.begin_snapshot(Height(number), vec![9; 30], &digests).unwrap();
+            let chunks = [[1; 80], [number as u8 + 1; 80]];
+            let ids = chunks.map(|chunk| ChunkId::of(&chunk));
+            let mut writer = store.begin_snapshot(Height(number), vec![9; 30], &ids).unwrap();
+            writer.prove(&[number as u8; 40]);
             for index in writer.needed().clone() {
-                store.write_chunk(&mut writer, index, &[index as u8; 80]).unwrap();
+                store.write_chunk(&mut writer, index, &chunks[index]).unwrap();
             }
             store.commit_snapshot(writer).unwrap();
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::folder;
 use crate::{Store, StoreConfig};
-use quorate_types::{ClusterId, Digest, Height, LogEntry, Mark, ProtocolId, ReplicaId};
+use quorate_types::{ChunkId, ClusterId, Height, LogEntry, Mark, ProtocolId, ReplicaId};
 
 const SEGMENT: u32 = 2 << 20;
 
@@ -139,8 +139,8 @@ fn snapshot_is_visible_only_when_it_is_finished() {
         let (mut store, _) = open(folder.path(), config(true, durability)).unwrap();
         let height = store.newest_snapshot().unwrap().map_or(Height(1), |newest| newest.height().next());
         let chunk = vec![height.0 as u8; 5 << 20];
-        let digest = Digest::of(&quorate_types::digest::Context::new("test"), &chunk);
-        let mut writer = store.begin_snapshot(height, b"header".to_vec(), &[digest]).unwrap();
+        let id = ChunkId::of(&chunk);
+        let mut writer = store.begin_snapshot(height, b"header".to_vec(), &[id]).unwrap();
         store.write_chunk(&mut writer, 0, &chunk).unwrap();
         assert!(
             fs::read_dir(folder.path().join(SNAPSHOTS_FOLDER))
@@ -156,7 +156,7 @@ fn snapshot_is_visible_only_when_it_is_finished() {
                 .into_iter()
                 .all(|entry| { !entry.unwrap().file_name().to_string_lossy().ends_with(UNFINISHED) })
         );
-        let mut writer = store.begin_snapshot(height, b"header".to_vec(), &[digest]).unwrap();
+        let mut writer = store.begin_snapshot(height, b"header".to_vec(), &[id]).unwrap();
         store.write_chunk(&mut writer, 0, &chunk).unwrap();
         store.commit_snapshot(writer).unwrap();
         let (store, _) = open(folder.path(), config(true, durability)).unwrap();

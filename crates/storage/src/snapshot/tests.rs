@@ -15,11 +15,8 @@ fn content(index: usize, version: u64) -> Vec<u8> {
     bytes
 }
 
-fn digests(state: &State) -> Vec<Digest> {
-    let digest = |(index, version): (usize, &u64)| {
-        Digest::of(&quorate_types::digest::Context::new("test chunk"), &content(index, *version))
-    };
-    state.iter().enumerate().map(digest).collect()
+fn ids(state: &State) -> Vec<ChunkId> {
+    state.iter().enumerate().map(|(index, version)| ChunkId::of(&content(index, *version))).collect()
 }
 
 /// Writes a snapshot, and returns the chunks that it needed.
@@ -30,7 +27,7 @@ fn write(
     state: &State,
 ) -> Result<Vec<usize>, Fault> {
     let header = height.to_le_bytes().to_vec();
-    let mut writer = snapshots.begin(disk, Height(height), header, &digests(state))?;
+    let mut writer = snapshots.begin(disk, Height(height), (header, &ids(state)), Origin::Own)?;
     let needed: Vec<usize> = writer.needed().iter().copied().collect();
     for index in &needed {
         Snapshots::write(disk, &mut writer, *index, &content(*index, state[*index]))?;
@@ -179,7 +176,7 @@ fn chunk_outside_its_file_is_refused() {
     write(&mut snapshots, &mut disk, 1, &vec![0; 3]).unwrap();
     let stored = snapshots.read(&disk, Height(1)).unwrap();
     let changes: [fn(&mut ChunkAt); 4] = [
-        |chunk| chunk.length = u32::MAX,
+        |chunk| chunk.id.length = u32::MAX,
         |chunk| chunk.offset = u64::MAX,
         |chunk| chunk.offset += 1,
         |chunk| chunk.file = 7,
@@ -203,9 +200,10 @@ fn calls_out_of_order_are_refused() {
     let (mut disk, mut snapshots) = (disk(), Snapshots::default());
     write(&mut snapshots, &mut disk, 5, &vec![1; 4]).unwrap();
     let refused = |result: Result<(), Fault>| assert!(matches!(result, Err(Fault::Snapshot { .. })));
-    refused(snapshots.begin(&mut disk, Height(5), Vec::new(), &[]).map(|_| ()));
+    refused(snapshots.begin(&mut disk, Height(5), (Vec::new(), &[]), Origin::Own).map(|_| ()));
     let state = vec![2; 4];
-    let mut writer = snapshots.begin(&mut disk, Height(6), Vec::new(), &digests(&state)).unwrap();
+    let mut writer =
+        snapshots.begin(&mut disk, Height(6), (Vec::new(), &ids(&state)), Origin::Own).unwrap();
     refused(Snapshots::write(&mut disk, &mut writer, 4, b""));
     Snapshots::write(&mut disk, &mut writer, 1, &content(1, 2)).unwrap();
     refused(Snapshots::write(&mut disk, &mut writer, 1, &content(1, 2)));
@@ -228,4 +226,118 @@ fn full_disk_keeps_the_previous_snapshot() {
     let snapshots = Snapshots::find(&disk).unwrap();
     assert_eq!(snapshots.heights(), [Height(1)]);
     check(&snapshots, &disk, 1, &vec![1; 4]);
+}
+
+/// Begins a snapshot that peers send.
+fn receive(
+    snapshots: &mut Snapshots,
+    disk: &mut MemDisk,
+    (height, state): (u64, &State),
+    carried: Option<SnapshotWriter>,
+) -> SnapshotWriter {
+    let header = height.to_le_bytes().to_vec();
+    snapshots.begin(disk, Height(height), (header, &ids(state)), Origin::Peers(carried)).unwrap()
+}
+
+fn needed(writer: &SnapshotWriter) -> Vec<usize> {
+    writer.needed().iter().copied().collect()
+}
+
+fn finish(snapshots: &mut Snapshots, disk: &mut MemDisk, writer: &mut SnapshotWriter, state: &State) {
+    for index in needed(writer) {
+        Snapshots::write(disk, writer, index, &content(index, state[index])).unwrap();
+    }
+    while !snapshots.commit(disk, writer).unwrap() {}
+}
+
+/// A state that comes from peers uses the chunks that the disk has already, after it has read them.
+#[test]
+fn received_state_uses_the_chunks_that_are_there_and_replaces_damaged_ones() {
+    let (mut disk, mut snapshots) = (disk(), Snapshots::default());
+    let mut state: State = vec![0; 10];
+    write(&mut snapshots, &mut disk, 1, &state).unwrap();
+    state[4] = 1;
+    let mut writer = receive(&mut snapshots, &mut disk, (7, &state), None);
+    assert_eq!(needed(&writer), [4]);
+    assert!(matches!(snapshots.commit(&mut disk, &mut writer), Err(Fault::Snapshot { .. })), "nothing was read");
+    // Chunk 2 of the old snapshot is damaged on the disk.
+    let at = writer.snapshot.chunks[2].offset;
+    assert!(disk.flip_blob(&chunks_name(1), usize::try_from(at).unwrap(), 3));
+    let mut calls = 0;
+    while !writer.unread.is_empty() {
+        snapshots.read_again(&disk, &mut writer, 100).unwrap();
+        calls += 1;
+    }
+    assert!(calls > 3, "each call reads a bounded number of bytes");
+    assert_eq!(needed(&writer), [2, 4]);
+    finish(&mut snapshots, &mut disk, &mut writer, &state);
+    check(&snapshots, &disk, 7, &state);
+}
+
+/// Peers may drop a state while it is sent. The newer state that replaces it uses the received chunks.
+#[test]
+fn newer_state_uses_the_chunks_that_were_received_for_an_older_one() {
+    let (mut disk, mut snapshots) = (disk(), Snapshots::default());
+    let mut state: State = vec![3; 10];
+    let mut writer = receive(&mut snapshots, &mut disk, (5, &state), None);
+    assert_eq!(needed(&writer).len(), 10);
+    for index in [0, 1, 2, 7] {
+        Snapshots::write(&mut disk, &mut writer, index, &content(index, 3)).unwrap();
+    }
+    Snapshots::sync(&mut disk, &mut writer).unwrap();
+    state[1] = 4;
+    let mut writer = receive(&mut snapshots, &mut disk, (9, &state), Some(writer));
+    assert_eq!(needed(&writer), [1, 3, 4, 5, 6, 8, 9]);
+    finish(&mut snapshots, &mut disk, &mut writer, &state);
+    check(&snapshots, &disk, 9, &state);
+    assert_eq!(Snapshots::find(&disk).unwrap().heights(), [Height(9)]);
+}
+
+#[test]
+fn equal_chunks_are_written_once() {
+    let (mut disk, mut snapshots) = (disk(), Snapshots::default());
+    let equal = ChunkId::of(b"equal");
+    let ids = [equal, ChunkId::of(b"other"), equal, equal];
+    let mut writer = snapshots.begin(&mut disk, Height(1), (Vec::new(), &ids), Origin::Own).unwrap();
+    assert_eq!((needed(&writer), writer.needed_bytes()), (vec![0, 1], 10));
+    Snapshots::write(&mut disk, &mut writer, 1, b"other").unwrap();
+    Snapshots::write(&mut disk, &mut writer, 0, b"equal").unwrap();
+    while !snapshots.commit(&mut disk, &mut writer).unwrap() {}
+    let stored = snapshots.read(&disk, Height(1)).unwrap();
+    let chunks: Vec<Vec<u8>> = (0..4).map(|index| snapshots.chunk(&disk, &stored, index).unwrap()).collect();
+    assert_eq!(chunks, [b"equal", b"other", b"equal", b"equal"]);
+    assert_eq!(snapshots.piece(&disk, &stored, (3, 1, 3)).unwrap(), b"qua");
+    assert!(matches!(snapshots.piece(&disk, &stored, (3, 3, 3)), Err(Fault::Snapshot { .. })));
+    assert!(matches!(snapshots.piece(&disk, &stored, (4, 0, 0)), Err(Fault::Snapshot { .. })));
+}
+
+/// Peers may be receiving the newest snapshot with a proof, so it stays until a newer one has a proof.
+#[test]
+fn snapshot_with_a_proof_is_kept_until_a_newer_one_has_a_proof() {
+    let (mut disk, mut snapshots) = (disk(), Snapshots::default());
+    let state: State = vec![0; 3];
+    let mut kept = Vec::new();
+    for height in 1..=6 {
+        let mut writer =
+            snapshots.begin(&mut disk, Height(height), (Vec::new(), &ids(&state)), Origin::Own).unwrap();
+        if [1, 4].contains(&height) {
+            writer.prove(b"proof");
+        }
+        finish(&mut snapshots, &mut disk, &mut writer, &state);
+        let found = Snapshots::find(&disk).unwrap();
+        assert_eq!(found.heights(), snapshots.heights());
+        assert_eq!(found.newest_proven(), snapshots.newest_proven());
+        let heights: Vec<u64> = found.heights().iter().map(|height| height.0).collect();
+        kept.push((heights, found.newest_proven().map(|height| height.0)));
+    }
+    let expected = [
+        (vec![1], Some(1)),
+        (vec![1, 2], Some(1)),
+        (vec![1, 3], Some(1)),
+        (vec![3, 4], Some(4)),
+        (vec![4, 5], Some(4)),
+        (vec![4, 6], Some(4)),
+    ];
+    assert_eq!(kept, expected);
+    assert_eq!(snapshots.read(&disk, Height(4)).unwrap().proof(), b"proof");
 }

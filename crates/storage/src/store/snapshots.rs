@@ -4,12 +4,12 @@ use super::Store;
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::number::to_u64;
-use crate::snapshot::{SnapshotWriter, Snapshots, StoredSnapshot};
-use quorate_types::{Digest, Height};
+use crate::snapshot::{Origin, SnapshotWriter, Snapshots, StoredSnapshot};
+use quorate_types::{ChunkId, Height};
 
 impl<D: Disk> Store<D> {
-    /// Begins a snapshot of the state at `height`, with its header and the digest of each chunk. Chunks with equal
-    /// digests are equal. [`SnapshotWriter::needed`] returns the chunks that must be written.
+    /// Begins a snapshot of the state at `height`, with its header and the id of each chunk. Chunks with equal ids are
+    /// equal. [`SnapshotWriter::needed`] returns the chunks that must be written.
     ///
     /// One snapshot is written at a time. Beginning another one abandons an uncommitted one.
     ///
@@ -20,9 +20,42 @@ impl<D: Disk> Store<D> {
         &mut self,
         height: Height,
         header: Vec<u8>,
-        digests: &[Digest],
+        ids: &[ChunkId],
     ) -> Result<SnapshotWriter, Fault> {
-        self.snapshots.begin(&mut self.log.disk, height, header, digests)
+        self.snapshots.begin(&mut self.log.disk, height, (header, ids), Origin::Own)
+    }
+
+    /// Begins a snapshot of a state that comes from peers; see [`Store::begin_snapshot`]. Chunks of the own newest
+    /// snapshot are used again, after [`Store::read_again`]. So are the chunks of `carried`, an attempt to receive an
+    /// older state, which this one replaces.
+    ///
+    /// # Errors
+    /// Fails in the cases of [`Store::begin_snapshot`].
+    pub fn begin_received(
+        &mut self,
+        height: Height,
+        header: Vec<u8>,
+        ids: &[ChunkId],
+        carried: Option<SnapshotWriter>,
+    ) -> Result<SnapshotWriter, Fault> {
+        self.snapshots.begin(&mut self.log.disk, height, (header, ids), Origin::Peers(carried))
+    }
+
+    /// Reads chunks of the own newest snapshot that a received one uses again, at most about `bytes` in a call. Those
+    /// that are damaged must be written.
+    ///
+    /// # Errors
+    /// Fails with [`Fault::Io`].
+    pub fn read_again(&mut self, writer: &mut SnapshotWriter, bytes: u64) -> Result<(), Fault> {
+        self.snapshots.read_again(&self.log.disk, writer, bytes)
+    }
+
+    /// Returns how many more bytes of snapshots `disk_bytes_max` allows beside the log as it is.
+    #[must_use]
+    pub fn snapshot_room(&self) -> u64 {
+        let disk = &self.log.disk;
+        let log = u64::from(disk.segments()).saturating_mul(u64::from(disk.segment_bytes()));
+        self.config.disk_bytes_max.saturating_sub(log).saturating_sub(self.snapshots.bytes())
     }
 
     /// Writes one of the needed chunks. The chunks may come in any order, and in many turns.
@@ -36,12 +69,8 @@ impl<D: Disk> Store<D> {
         index: usize,
         chunk: &[u8],
     ) -> Result<(), Fault> {
-        let disk = &self.log.disk;
-        let log = u64::from(disk.segments()).saturating_mul(u64::from(disk.segment_bytes()));
-        let snapshots = self.snapshots.bytes().saturating_add(writer.bytes());
-        let limit = self.config.disk_bytes_max;
-        if log.saturating_add(snapshots).saturating_add(to_u64(chunk.len())) > limit {
-            return Err(Fault::Budget { limit });
+        if writer.bytes().saturating_add(to_u64(chunk.len())) > self.snapshot_room() {
+            return Err(Fault::Budget { limit: self.config.disk_bytes_max });
         }
         Snapshots::write(&mut self.log.disk, writer, index, chunk)?;
         let ledger = &mut self.log.ledger;
@@ -93,6 +122,33 @@ impl<D: Disk> Store<D> {
     pub fn newest_snapshot(&self) -> Result<Option<StoredSnapshot>, Fault> {
         let newest = self.snapshots.heights().last();
         newest.map(|height| self.snapshots.read(&self.log.disk, *height)).transpose()
+    }
+
+    /// Returns the newest snapshot with a proof, which peers may receive.
+    ///
+    /// # Errors
+    /// Fails with [`Fault::DamagedSnapshot`] or [`Fault::Io`].
+    pub fn newest_proven(&self) -> Result<Option<StoredSnapshot>, Fault> {
+        let newest = self.snapshots.newest_proven();
+        newest.map(|height| self.snapshots.read(&self.log.disk, height)).transpose()
+    }
+
+    /// Whether the store still has the snapshot of this height, with a proof.
+    #[must_use]
+    pub fn has_proven(&self, height: Height) -> bool {
+        self.snapshots.has_proven(height)
+    }
+
+    /// Reads a part of a chunk: its index, the offset and the number of bytes. The bytes are not checked.
+    ///
+    /// # Errors
+    /// Fails with [`Fault::Snapshot`] beyond the end of the chunk, and with [`Fault::Io`].
+    pub fn snapshot_piece(
+        &self,
+        snapshot: &StoredSnapshot,
+        piece: (usize, u32, u32),
+    ) -> Result<Vec<u8>, Fault> {
+        self.snapshots.piece(&self.log.disk, snapshot, piece)
     }
 
     /// Reads one chunk of a snapshot.

@@ -5,7 +5,7 @@ use crate::index::WAITING_BODIES_MAX;
 use crate::mem_disk::{Keep, MemDisk};
 use quorate_types::bundle::{BundleBuilder, BundleKind};
 use quorate_types::{
-    Authenticator, BundleNo, Digest, Floors, Incarnation, Kind, PayloadId, PublicKey, ReplicaId, SessionId,
+    Authenticator, BundleNo, ChunkId, Digest, Floors, Incarnation, Kind, PayloadId, PublicKey, ReplicaId, SessionId,
     Signature, Slot, Statement, View,
 };
 
@@ -89,8 +89,8 @@ fn base(store: &mut Store<MemDisk>) {
 
 /// Writes a durable snapshot with one chunk.
 fn snapshot(store: &mut Store<MemDisk>, height: u64) {
-    let digest = Digest([height as u8; 32]);
-    let mut writer = store.begin_snapshot(Height(height), vec![1, 2], &[digest]).unwrap();
+    let id = ChunkId::of(&height.to_le_bytes());
+    let mut writer = store.begin_snapshot(Height(height), vec![1, 2], &[id]).unwrap();
     assert_eq!(writer.needed().iter().copied().collect::<Vec<_>>(), [0]);
     store.write_chunk(&mut writer, 0, &height.to_le_bytes()).unwrap();
     store.commit_snapshot(writer).unwrap();

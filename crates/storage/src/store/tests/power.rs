@@ -2,6 +2,7 @@
 //! the power at every operation of the disk, another at random for very long.
 
 use super::*;
+use quorate_types::ChunkId;
 use quorate_types::rng::Rng;
 use std::collections::BTreeMap;
 
@@ -24,12 +25,12 @@ struct StoreOwner {
 
 use crate::snapshot::SnapshotWriter;
 
-fn chunk(height: u64, index: u64) -> (Digest, Vec<u8>) {
+fn chunk(height: u64, index: u64) -> (ChunkId, Vec<u8>) {
     // Half of the chunks change from snapshot to snapshot. One is empty.
     let version = if index.is_multiple_of(2) { height } else { height / 40 };
     let mut bytes = format!("chunk {index} of {version}").into_bytes();
     bytes.resize(if index == 5 { 0 } else { 200 }, 7);
-    (Digest::of(&quorate_types::digest::Context::new("test chunk"), &bytes), bytes)
+    (ChunkId::of(&bytes), bytes)
 }
 
 impl StoreOwner {
@@ -123,9 +124,9 @@ impl StoreOwner {
             let height = self.last();
             // The heights below a snapshot are durable before, as below a stable checkpoint.
             if height > self.snapshots.last().copied().unwrap_or(0) + 5 && self.durable_height() >= height {
-                let digests: Vec<Digest> = (0..CHUNKS).map(|index| chunk(height, index).0).collect();
+                let ids: Vec<ChunkId> = (0..CHUNKS).map(|index| chunk(height, index).0).collect();
                 let header = format!("header {height}").into_bytes();
-                self.writer = Some(self.store.begin_snapshot(Height(height), header, &digests)?);
+                self.writer = Some(self.store.begin_snapshot(Height(height), header, &ids)?);
             }
             return Ok(());
         };
