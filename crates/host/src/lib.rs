@@ -17,12 +17,15 @@ mod fault;
 mod log_reads;
 mod open;
 mod outgoing;
+mod peer_queues;
 mod release_gate;
 mod snapshots;
+mod transfer;
 mod turn;
 
 pub use executor::{Executor, Stamp};
 pub use fault::{HostFault, OpenFault};
 pub use open::HostSetup;
 pub use outgoing::Outgoing;
+pub use transfer::TransferStatus;
 pub use turn::{Host, TurnEnd, TurnWork};

@@ -1,13 +1,10 @@
-//! Blocks and ids that peers ask for and that the log alone has: one queue of questions for each peer, served in turns.
-//!
-//! A question costs its sender a few bytes and this replica a read of its disk. So the questions of a peer wait behind
-//! that peer's own questions and delay no other peer. A turn reads a bounded amount, so that it stays short.
+//! Blocks and ids that peers ask for and that the log alone has. A turn reads a bounded amount, so that it stays short.
 
+use crate::peer_queues::PeerQueues;
 use quorate_replica::Input;
 use quorate_storage::{BoxedStore, Fault};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, LOADS_PER_PEER_MAX};
 use quorate_types::{BlockId, Height, ReplicaId};
-use std::collections::{BTreeMap, VecDeque};
 
 /// Questions that one turn answers.
 const ANSWERS_PER_TURN: usize = 8;
@@ -60,10 +57,7 @@ impl LogRead {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct LogReads {
-    /// The questions of each peer; none of these queues is empty.
-    queues: BTreeMap<ReplicaId, VecDeque<LogRead>>,
-    /// The peers that have a queue, in the order of their turns.
-    turns: VecDeque<ReplicaId>,
+    queues: PeerQueues<LogRead>,
 }
 
 impl LogReads {
@@ -73,24 +67,7 @@ impl LogReads {
 
     /// Puts a question into its peer's queue, or returns it where that queue is full.
     pub(crate) fn push(&mut self, read: LogRead) -> Result<(), LogRead> {
-        let queue = self.queue(read.to());
-        if queue.contains(&read) {
-            // A peer may ask again before it has read the answer.
-            return Ok(());
-        }
-        if queue.len() >= LOADS_PER_PEER_MAX {
-            return Err(read);
-        }
-        queue.push_back(read);
-        Ok(())
-    }
-
-    fn queue(&mut self, peer: ReplicaId) -> &mut VecDeque<LogRead> {
-        let turns = &mut self.turns;
-        self.queues.entry(peer).or_insert_with(|| {
-            turns.push_back(peer);
-            VecDeque::new()
-        })
+        self.queues.push(read.to(), read, LOADS_PER_PEER_MAX)
     }
 
     /// Answers questions as far as the budget of this turn allows. A block that is begun is read whole, however long it is.
@@ -103,7 +80,7 @@ impl LogReads {
         while left.answers > 0
             && left.records > 0
             && left.bytes > 0
-            && let Some(read) = self.pop()
+            && let Some((_, read)) = self.queues.pop()
         {
             let (records, bytes) = (store.reads(), store.read_bytes());
             answers.extend(self.read(store, read, left.records)?);
@@ -132,24 +109,10 @@ impl LogReads {
                 if ids.len() >= DECIDED_PER_ANSWER_MAX || ids.len() < known.saturating_add(most) {
                     return Ok(Some(Input::StoredIds(to, from, ids)));
                 }
-                // The rest comes first in this peer's queue, and its queue waits for the turns of the others.
-                self.queue(to).push_front(LogRead::Ids { to, from, ids });
+                self.queues.push_rest(to, LogRead::Ids { to, from, ids });
                 Ok(None)
             }
         }
-    }
-
-    /// Takes the first question of the peer that has waited longest for its turn.
-    pub(crate) fn pop(&mut self) -> Option<LogRead> {
-        let peer = self.turns.pop_front()?;
-        let queue = self.queues.get_mut(&peer)?;
-        let read = queue.pop_front();
-        if queue.is_empty() {
-            self.queues.remove(&peer);
-        } else {
-            self.turns.push_back(peer);
-        }
-        read
     }
 }
 
@@ -211,27 +174,6 @@ mod tests {
         }
         assert_eq!(served, [(1, 1), (1, 1), (3, 256), (3, 256), (3, 101)]);
         assert!(turns >= 10, "{turns}");
-    }
-
-    #[test]
-    fn questions_of_a_peer_delay_no_other_peer() {
-        let mut reads = LogReads::default();
-        for height in 0..LOADS_PER_PEER_MAX as u64 {
-            assert_eq!(reads.push(block(3, height)), Ok(()));
-        }
-        let (more, list) = (block(3, 1_000), ids(3, 1));
-        assert_eq!((reads.push(more.clone()), reads.push(list.clone())), (Err(more), Err(list)));
-        assert_eq!(reads.push(block(3, 7)), Ok(()), "a repeated question is read once");
-        for height in 1..=2 {
-            assert_eq!(reads.push(block(1, height)), Ok(()), "other peers have queues of their own");
-        }
-        assert_eq!(reads.push(ids(0, 9)), Ok(()));
-        let order: Vec<LogRead> = std::iter::from_fn(|| reads.pop()).collect();
-        assert_eq!(order[..6], [block(3, 0), block(1, 1), ids(0, 9), block(3, 1), block(1, 2), block(3, 2)]);
-        let rest: Vec<LogRead> = (2..LOADS_PER_PEER_MAX as u64).map(|height| block(3, height)).collect();
-        assert_eq!(order[5..], rest, "in the order of its questions");
-        assert!(reads.is_empty() && reads.turns.is_empty());
-        assert_eq!(reads.push(block(3, 1)), Ok(()), "and there is room again");
     }
 
     #[test]

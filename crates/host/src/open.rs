@@ -6,6 +6,7 @@ use crate::log_reads::LogReads;
 use crate::outgoing::Outgoing;
 use crate::release_gate::ReleaseGate;
 use crate::snapshots::SnapshotProgress;
+use crate::transfer::Transfer;
 use crate::turn::Host;
 use quorate_app::{Application, Execution};
 use quorate_consensus::Entry;
@@ -15,6 +16,9 @@ use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
 use quorate_types::{Genesis, Ledger, Mark, ReplicaSet, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// The log grows at most by this part of `disk_bytes_max` before a snapshot is due.
+const SNAPSHOTS_PER_DISK: u64 = 8;
 
 /// Parameters of a host, apart from its disk.
 pub struct HostSetup {
@@ -40,6 +44,9 @@ impl Host {
     /// Opens a host: the newest snapshot, then the decided blocks of the log after it, then the replica with its
     /// promises. The new incarnation is durable when this returns, so links may come up.
     ///
+    /// Where the disk gives no usable state ([`Host::missing_state`]), the replica has its promises and begins before the
+    /// first height. A transfer then brings a state.
+    ///
     /// # Errors
     /// Fails when the disk fails or holds contradictory data.
     pub fn open(setup: HostSetup, disk: Box<dyn Disk>, out: &mut dyn Outgoing) -> Result<Self, HostFault> {
@@ -60,7 +67,12 @@ impl Host {
         if let Some(why) = bad {
             return Err(OpenFault::from(why).into());
         }
-        let (execution, replayed_bytes) = restore(&genesis, setup.application, &mut store, &mut log)?;
+        let execution = Execution::new(&genesis, setup.application)
+            .map_err(|wrong| OpenFault::Application(wrong.to_string()))?;
+        let (execution, replayed_bytes) = match store.missing_state() {
+            None => restore(&genesis, execution, &mut store, &mut log)?,
+            Some(_) => (execution, 0),
+        };
         log.executed = execution.height();
         log.kept = store.kept().0;
         for digest in log.wanted_bodies() {
@@ -72,11 +84,15 @@ impl Host {
         if let Some(sink) = recorder {
             replica.record(sink);
         }
+        // A small disk needs snapshots more often, so that the log can be reclaimed.
+        let every = setup.snapshot_every_bytes.min(setup.disk_bytes_max / SNAPSHOTS_PER_DISK);
+        let pace = (every, genesis.checkpoint_every);
         let mut host = Self {
             intake: replica.intake(setup.scheme),
             gate: ReleaseGate::new(replica.delta_ns()),
             replica,
-            snapshots: SnapshotProgress::new(setup.snapshot_every_bytes, execution.height(), replayed_bytes),
+            snapshots: SnapshotProgress::new(pace, execution.height(), replayed_bytes),
+            transfer: Transfer::new(),
             executor: Executor::new(execution),
             kept: store.kept().0,
             order_askers: BTreeSet::new(),
@@ -98,12 +114,10 @@ impl Host {
 /// Restores the state from the newest snapshot and the log after it. Returns it with the bytes of that part of the log.
 fn restore(
     genesis: &Genesis,
-    application: Box<dyn Application>,
+    mut execution: Execution,
     store: &mut BoxedStore,
     log: &mut RestoredLog,
 ) -> Result<(Execution, u64), HostFault> {
-    let mut execution =
-        Execution::new(genesis, application).map_err(|wrong| OpenFault::Application(wrong.to_string()))?;
     if let Some(snapshot) = store.newest_snapshot()? {
         let mut failed = None;
         let mut chunks =

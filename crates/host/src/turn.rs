@@ -6,10 +6,13 @@ use crate::log_reads::{LogRead, LogReads, ReadBudget};
 use crate::outgoing::{Outgoing, seal};
 use crate::release_gate::ReleaseGate;
 use crate::snapshots::SnapshotProgress;
+use crate::transfer::{Transfer, TransferStatus};
 use quorate_consensus::LinkEvent;
 use quorate_crypto::SigningKey;
-use quorate_replica::{ConnId, FrameSource, Input, Intake, Output, Passed, Replica, Unsealed};
-use quorate_storage::BoxedStore;
+use quorate_replica::{
+    CheckedMessage, ConnId, FrameSource, HostMessage, Input, Intake, Output, Passed, Replica, Unsealed,
+};
+use quorate_storage::{BoxedStore, Disk};
 use quorate_types::wire::Lane;
 use quorate_types::{
     BundleDigest, ClientId, Domain, Height, Ledger, LogEntry, Mark, ReplicaId, ReplicaSet, Time,
@@ -38,6 +41,8 @@ pub enum TurnEnd {
     Idle,
     /// Work remains: poll the sockets and take another turn, without sleeping.
     Owing,
+    /// A state of peers is on the disk. The host does no more work: close it, and open it anew on [`Host::into_disk`].
+    Transferred,
 }
 
 /// The time at which queued frames leave while outputs are carried out.
@@ -57,6 +62,7 @@ pub struct Host {
     pub(crate) store: BoxedStore,
     pub(crate) executor: Executor,
     pub(crate) snapshots: SnapshotProgress,
+    pub(crate) transfer: Transfer,
     pub(crate) key: SigningKey,
     pub(crate) domain: Domain,
     pub(crate) inputs: Vec<Input>,
@@ -122,7 +128,34 @@ impl Host {
     /// Returns the time at which a turn is needed although no input arrives.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.replica.deadline()
+        [self.replica.deadline(), self.transfer.deadline()].into_iter().flatten().min()
+    }
+
+    /// Returns the reason why the disk gave no usable state; `None` when it did.
+    #[must_use]
+    pub fn missing_state(&self) -> Option<&str> {
+        self.store.missing_state()
+    }
+
+    /// Returns the progress of a needed transfer of state; `None` when none is needed.
+    #[must_use]
+    pub fn transfer(&self) -> Option<TransferStatus> {
+        self.transfer.status()
+    }
+
+    /// Notes, durably, that the own states from this height on are wrong: after [`quorate_consensus::Alarm::StateDiverged`].
+    /// The next opening has no state, and receives one from peers.
+    ///
+    /// # Errors
+    /// Fails when the disk fails.
+    pub fn distrust(&mut self, height: Height) -> Result<(), HostFault> {
+        Ok(self.store.distrust(height)?)
+    }
+
+    /// Closes the host and returns its disk. Everything that binds the replica is durable.
+    #[must_use]
+    pub fn into_disk(self) -> Box<dyn Disk> {
+        self.store.into_disk()
     }
 
     /// Returns the replicas whose sockets are paused, because much of theirs waits for its check (back-pressure).
@@ -219,7 +252,7 @@ impl Host {
             self.check_gate(out);
             self.release(out)?;
             // A turn executes for one slice and reads for a few peers, however many rounds this loop takes.
-            slice = slice && self.execute(more);
+            slice = slice && self.execute(more)?;
             self.log_reads.serve(&mut self.store, &mut budget, &mut self.inputs)?;
             self.check_gate(out);
             if self.inputs.is_empty() {
@@ -228,14 +261,35 @@ impl Host {
             // A timer that an own copy starts runs from the time at which its message left, not from before the sync.
             now = now.max(out.now());
         }
-        let snapshot_needs = self.snapshots.step(syncs > 0, &mut self.store, &mut self.executor)?;
-        self.check_gate(out);
+        if self.after_work(out, syncs > 0)? {
+            return Ok(TurnEnd::Transferred);
+        }
         self.own.turn_syncs_max = self.own.turn_syncs_max.max(self.store.ledger().syncs.wrapping_sub(synced));
-        self.sync_wanted = self.sync_wanted.max(snapshot_needs);
-        out.flush();
         let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
         let owing = owing || !self.log_reads.is_empty() || self.snapshots.is_busy() || self.gate.has_mark();
+        let owing = owing || self.transfer.has_work(now, &self.replica);
         Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
+    }
+
+    /// Does the work of snapshots and transfers, with at most one sync, and none where the log `has_synced` in this turn.
+    /// Returns whether a state of peers is installed.
+    fn after_work(&mut self, out: &mut dyn Outgoing, has_synced: bool) -> Result<bool, HostFault> {
+        let now = out.now();
+        let state = (&self.replica, self.executor.execution());
+        self.transfer.handle(now, state, &mut self.store, out)?;
+        let mut is_installed = false;
+        if self.transfer.is_receiving() {
+            self.snapshots.abandon();
+            if !has_synced {
+                is_installed = self.transfer.step(now, &self.replica, &mut self.store)?;
+            }
+        } else {
+            let needs = self.snapshots.step(has_synced, &mut self.store)?;
+            self.sync_wanted = self.sync_wanted.max(needs);
+        }
+        self.check_gate(out);
+        out.flush();
+        Ok(is_installed)
     }
 
     fn handle(&mut self, now: Time) {
@@ -294,6 +348,9 @@ impl Host {
                 _ => {}
             }
         }
+        if passed.inputs.iter().any(is_transfer) {
+            self.take_transfers(&mut passed.inputs);
+        }
         self.inputs.append(&mut passed.inputs);
         let unchecked = self.intake.unchecked();
         if unchecked != self.unchecked {
@@ -313,6 +370,17 @@ impl Host {
         self.passed = passed;
     }
 
+    /// Takes out the messages that the host handles without the replica.
+    fn take_transfers(&mut self, inputs: &mut Vec<Input>) {
+        for input in inputs.extract_if(.., |input| is_transfer(input)) {
+            if let Input::Peer(checked) = input
+                && let CheckedMessage::Host(HostMessage::Transfer(message)) = checked.message
+            {
+                self.transfer.push(checked.link, message);
+            }
+        }
+    }
+
     fn owes_sync(&self) -> bool {
         self.sync_wanted > self.store.durable() || self.store.buffered() > LOG_BUFFER_BYTES_MAX
     }
@@ -326,8 +394,10 @@ impl Host {
                         out.flush();
                     }
                     self.store.append(mark, &entry)?;
-                    if let LogEntry::Decided { height, id } = entry {
-                        out.decided(height, id);
+                    match entry {
+                        LogEntry::Decided { height, id } => out.decided(height, id),
+                        LogEntry::Proof(proof) => self.snapshots.on_proof(&proof, mark),
+                        _ => {}
                     }
                 }
                 Output::Sync(mark) => self.sync_wanted = self.sync_wanted.max(mark),
@@ -380,14 +450,22 @@ impl Host {
 
     /// Executes decided blocks. This follows the sends, so that the peers work meanwhile. Returns false when the time for
     /// it is used up.
-    fn execute(&mut self, more: &mut dyn FnMut(TurnWork) -> bool) -> bool {
+    fn execute(&mut self, more: &mut dyn FnMut(TurnWork) -> bool) -> Result<bool, HostFault> {
         while let Some(executed) = self.executor.run_one() {
+            if executed.state.is_some() && !self.transfer.is_receiving() {
+                // A snapshot contains executed heights alone: these are decided for good.
+                let newest = self.replica.newest_proof();
+                let is_wanted = self.transfer.is_snapshot_wanted();
+                let needs =
+                    self.snapshots.at_checkpoint((newest, is_wanted), &mut self.store, &mut self.executor)?;
+                self.sync_wanted = self.sync_wanted.max(needs);
+            }
             self.inputs.push(Input::Executed(executed));
             if !more(TurnWork::Execute) {
-                return false;
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
     fn queue_read(&mut self, read: LogRead) {
@@ -396,4 +474,9 @@ impl Host {
             self.inputs.push(read.refusal());
         }
     }
+}
+
+/// Whether the host handles this input without the replica.
+fn is_transfer(input: &Input) -> bool {
+    matches!(input, Input::Peer(checked) if matches!(checked.message, CheckedMessage::Host(HostMessage::Transfer(_))))
 }

@@ -89,13 +89,18 @@ impl Checkpoints {
         &self.stable
     }
 
+    /// Returns the newest proof in the log, durable or not.
+    pub(crate) fn newest_proof(&self) -> &CheckpointProof {
+        self.coming.as_ref().unwrap_or(&self.stable)
+    }
+
     /// Returns the height of that checkpoint.
     pub(crate) fn height(&self) -> Height {
         self.stable.checkpoint.height
     }
 
     fn newest(&self) -> Height {
-        self.coming.as_ref().map_or(self.height(), |proof| proof.checkpoint.height)
+        self.newest_proof().checkpoint.height
     }
 
     /// Notes a checkpoint that this replica has executed.

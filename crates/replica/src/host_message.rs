@@ -1,5 +1,6 @@
-//! Messages between hosts, the same for every protocol: checkpoints, decisions, missing blocks, and probes.
+//! Messages between hosts, the same for every protocol: checkpoints, decisions, missing blocks, states, and probes.
 
+use crate::transfer_message::TransferMessage;
 use quorate_consensus::{Auth, Checkpoint, CheckpointProof, Claims};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list, put_tagged};
 use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
@@ -69,6 +70,8 @@ pub enum HostMessage {
         /// The sender's clock.
         at: Time,
     },
+    /// A message of a transfer of state. The host handles it without the replica.
+    Transfer(TransferMessage),
 }
 
 impl HostMessage {
@@ -87,6 +90,7 @@ impl HostMessage {
             Self::NoBlock(_) => Kind::new("host.no-block"),
             Self::Probe { .. } => Kind::new("host.probe"),
             Self::ProbeAnswer { .. } => Kind::new("host.probed"),
+            Self::Transfer(message) => message.kind(),
         }
     }
 
@@ -111,8 +115,10 @@ impl HostMessage {
 
     /// Collects the claims that must be checked before the replica sees the message.
     pub fn claims(&self, claims: &mut Claims<'_>) {
-        if let Self::Proof(proof) = self {
-            claims.checkpoint(proof);
+        match self {
+            Self::Proof(proof) => claims.checkpoint(proof),
+            Self::Transfer(TransferMessage::State(offer)) => claims.checkpoint(&offer.proof),
+            _ => {}
         }
     }
 }
@@ -136,6 +142,7 @@ impl Wire for HostMessage {
             Self::ProbeAnswer { incarnation, number, oldest_ns, at } => {
                 put_tagged(out, 10, &[incarnation, number, oldest_ns, at]);
             }
+            Self::Transfer(message) => put_tagged(out, 11, &[message]),
         }
     }
 
@@ -164,6 +171,7 @@ impl Wire for HostMessage {
                 oldest_ns: reader.u64()?,
                 at: Time::decode(reader)?,
             },
+            11 => Self::Transfer(TransferMessage::decode(reader)?),
             _ => return Err(DecodeError::Tag("host message")),
         })
     }

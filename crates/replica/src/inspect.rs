@@ -1,6 +1,7 @@
 //! The state of a replica as the host, the intake and observers read it.
 
 use crate::divergence::Divergence;
+use crate::peer_decisions::NextBlock;
 use crate::replica::Replica;
 use crate::status::{ReplicaState, ReplicaStatus};
 use crate::synchrony::{GuardStatus, SynchronyGuard};
@@ -82,10 +83,47 @@ impl Replica {
         (self.sequencer.contiguous(), self.sequencer.executed())
     }
 
+    /// Returns whether peers still keep the next block that this replica needs.
+    #[must_use]
+    pub fn next_block(&self) -> NextBlock {
+        self.next_block_after(self.sequencer.issued())
+    }
+
+    /// Returns whether peers still keep the block after a height.
+    #[must_use]
+    pub fn next_block_after(&self, height: Height) -> NextBlock {
+        self.peers.decisions.next_block(height.next(), self.checkpoints.height())
+    }
+
     /// Whether no peer keeps the next height any more: [`ReplicaState::Out`].
     #[must_use]
     pub fn is_out(&self) -> bool {
-        self.peers.decisions.is_out(self.sequencer.contiguous().next())
+        self.next_block() == NextBlock::Gone
+    }
+
+    /// Returns the number of reports of peers so far. Only a new report changes [`Replica::next_block`] while this replica
+    /// makes no progress.
+    #[must_use]
+    pub fn reports(&self) -> u64 {
+        self.peers.decisions.reports()
+    }
+
+    /// Returns the proof of the newest stable checkpoint in the log, durable or not.
+    #[must_use]
+    pub fn newest_proof(&self) -> &CheckpointProof {
+        self.checkpoints.newest_proof()
+    }
+
+    /// Returns all other replicas.
+    #[must_use]
+    pub fn others(&self) -> &[ReplicaId] {
+        &self.peers.others
+    }
+
+    /// Returns the last height that this replica has executed or is about to execute.
+    #[must_use]
+    pub fn issued(&self) -> Height {
+        self.sequencer.issued()
     }
 
     /// Returns whether more than f peers are late, and how often that has begun; `None` where the protocol assumes no

@@ -54,6 +54,7 @@ mod step;
 #[cfg(test)]
 mod step_tests;
 mod synchrony;
+mod transfer_message;
 mod window;
 
 pub use clients::{Admission, Admit};
@@ -62,6 +63,7 @@ pub use host_message::{Heights, HostMessage};
 pub use input::{Checked, CheckedMessage, Input};
 pub use intake::{FrameSource, Intake, Passed, RefusedFrame};
 pub use output::{ConnId, NameInterner, Output, OwnCopyTicket, Unsealed};
+pub use peer_decisions::NextBlock;
 pub use recording::Sink;
 pub use replay::{Replay, ReplayMismatch};
 pub use replica::Replica;
@@ -69,3 +71,4 @@ pub use restored_log::{BadLog, RestoredLog};
 pub use setup::ReplicaSetup;
 pub use status::{AlarmStatus, OutboxSize, PoolSize, ReplicaState, ReplicaStatus};
 pub use synchrony::GuardStatus;
+pub use transfer_message::{PieceAt, StateOffer, TransferMessage};

@@ -38,6 +38,8 @@ pub(crate) struct PeerDecisions {
     /// Whether peers have reported anything since the last search for missing blocks. A liar may send a thousand
     /// reports in a turn, and a search for each would take seconds. So one search follows at the end of the turn.
     has_reports: bool,
+    /// The number of reports so far.
+    reports: u64,
 }
 
 impl PeerDecisions {
@@ -55,6 +57,7 @@ impl PeerDecisions {
     /// Takes in the heights that a peer reports.
     pub(crate) fn on_heights(&mut self, now: Time, from: ReplicaId, heights: Heights, contiguous: Height) {
         self.peers.insert(from, heights);
+        self.reports = self.reports.wrapping_add(1);
         self.has_reports = true;
         if self.vouched() > contiguous && self.ask_at.is_none() {
             self.ask_at = Some(if self.opening { now } else { now.plus(GRACE_NS) });
@@ -85,6 +88,7 @@ impl PeerDecisions {
         contiguous: Height,
     ) -> Vec<(Height, BlockId)> {
         self.has_reports = true;
+        self.reports = self.reports.wrapping_add(1);
         let mut learned = Vec::new();
         let mut height = start;
         for id in ids.iter().take(DECIDED_PER_ANSWER_MAX) {
@@ -146,15 +150,39 @@ impl PeerDecisions {
         self.ask_at
     }
 
-    /// Whether f + 1 peers have executed `next`, and none of the peers ahead keeps it any more. Without a state
-    /// transfer this replica cannot continue.
-    pub(crate) fn is_out(&self, next: Height) -> bool {
-        if self.vouched() < next {
-            return false;
+    /// Returns whether peers still keep the block of `next`, the next height that this replica needs. `stable` is the
+    /// height of its stable checkpoint, which a quorum has executed.
+    pub(crate) fn next_block(&self, next: Height, stable: Height) -> NextBlock {
+        let ahead = || self.peers.values().filter(|heights| heights.executed >= next);
+        let gone = ahead().filter(|heights| heights.kept > next).count();
+        if gone == 0 || self.vouched().max(stable) < next {
+            NextBlock::Kept
+        } else if gone == ahead().count() {
+            NextBlock::Gone
+        } else if gone >= self.weak {
+            // One of those that keep it may be a liar.
+            NextBlock::Doubtful
+        } else {
+            NextBlock::Kept
         }
-        let mut ahead = self.peers.values().filter(|heights| heights.executed >= next);
-        ahead.all(|heights| heights.kept > next)
     }
+
+    /// Returns the number of reports so far: only a new one changes [`Self::next_block`] for a height.
+    pub(crate) fn reports(&self) -> u64 {
+        self.reports
+    }
+}
+
+/// The block of the next height that a replica needs, by the reports of its peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextBlock {
+    /// The block is not decided yet, or a peer may have it.
+    Kept,
+    /// f + 1 peers do not have it any more, and others claim to have it. A replica that makes no progress needs a
+    /// transfer of state.
+    Doubtful,
+    /// No peer that is ahead has it any more. The replica needs a transfer of state.
+    Gone,
 }
 
 #[cfg(test)]
@@ -205,12 +233,17 @@ mod tests {
     #[test]
     fn replica_is_out_when_no_peer_keeps_the_next_height() {
         let mut decided = PeerDecisions::new(2);
+        let next = |decided: &PeerDecisions, stable| decided.next_block(Height(6), Height(stable));
+        assert_eq!(next(&decided, 90), NextBlock::Kept, "no peer has reported");
         decided.on_heights(Time(0), ReplicaId(1), at(100, 50), Height(5));
-        assert!(!decided.is_out(Height(6)), "one peer may lie");
+        assert_eq!(next(&decided, 5), NextBlock::Kept, "one peer may lie");
+        assert_eq!(next(&decided, 6), NextBlock::Gone, "a quorum has signed a state above");
         decided.on_heights(Time(0), ReplicaId(2), at(100, 50), Height(5));
-        assert!(decided.is_out(Height(6)));
-        decided.on_heights(Time(0), ReplicaId(3), at(100, 6), Height(5));
-        assert!(!decided.is_out(Height(6)), "one peer still keeps it");
+        assert_eq!(next(&decided, 5), NextBlock::Gone);
+        decided.on_heights(Time(0), ReplicaId(3), at(1 << 60, 6), Height(5));
+        assert_eq!(next(&decided, 5), NextBlock::Doubtful, "one peer claims to keep it, and may lie");
+        decided.on_heights(Time(0), ReplicaId(2), at(100, 6), Height(5));
+        assert_eq!(next(&decided, 5), NextBlock::Kept, "f + 1 peers keep it");
     }
 
     #[test]

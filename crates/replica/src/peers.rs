@@ -91,6 +91,7 @@ impl Replica {
                     HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at },
                 );
             }
+            HostMessage::Transfer(_) => self.reject(from, kind, Reject::NotNow("message for the host")),
             HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at } => {
                 let answered = match &mut self.services.synchrony {
                     Some(guard) => guard.on_answer(self.now, from, incarnation, number, (oldest_ns, at)),

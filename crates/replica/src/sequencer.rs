@@ -156,6 +156,11 @@ impl Sequencer {
         self.executed = height;
     }
 
+    /// Returns the last height that was handed to the executor or waits for its mark.
+    pub(crate) fn issued(&self) -> Height {
+        self.issued
+    }
+
     /// Returns the last executed height.
     pub(crate) fn executed(&self) -> Height {
         self.executed

@@ -10,7 +10,7 @@ use crate::replay_check::ReplayCheck;
 use crate::settings::{Cluster, Settings};
 use crate::turn_output::{TurnOutput, TurnSink};
 use bytes::Bytes;
-use quorate_consensus::LinkEvent;
+use quorate_consensus::{Alarm, LinkEvent};
 use quorate_host::{Host, HostFault, HostSetup, TurnEnd, TurnWork};
 use quorate_net::link::{Identity, LinkEvent as NetEvent};
 use quorate_net::{Direction, Link, Loss, ResendLimits};
@@ -56,6 +56,8 @@ pub(crate) struct Running {
     /// Executed height at the last check.
     pub(crate) executed: Height,
     pub(crate) is_owing: bool,
+    /// Whether the replica must be closed and opened anew. It takes no turn any more.
+    pub(crate) must_reopen: bool,
     /// The second copy of the replica, if the settings ask for one.
     pub(crate) replay_check: Option<ReplayCheck>,
 }
@@ -235,6 +237,7 @@ impl ReplicaSlot {
             peer_links: Vec::new(),
             executed,
             is_owing: true,
+            must_reopen: false,
             replay_check,
         }));
         Ok(())
@@ -330,7 +333,8 @@ impl ReplicaSlot {
     fn is_due(&self, now: Time) -> bool {
         self.running.as_ref().is_some_and(|running| {
             let deadline = running.host.deadline().map(|at| running.clock.world(at));
-            self.has_read || running.is_owing || deadline.is_some_and(|at| at <= now)
+            let is_due = self.has_read || running.is_owing || deadline.is_some_and(|at| at <= now);
+            is_due && !running.must_reopen
         })
     }
 
@@ -356,14 +360,21 @@ impl ReplicaSlot {
                 watch.spent_ns < SLICE_NS
             })
         };
-        let end = running.host.turn(local, Some(local), true, &mut more, &mut sink)?;
+        let end = match running.host.turn(local, Some(local), true, &mut more, &mut sink) {
+            Err(HostFault::Stopped(Alarm::StateDiverged { height })) => {
+                running.host.distrust(height)?;
+                TurnEnd::Transferred
+            }
+            end => end?,
+        };
         running.is_owing = end == TurnEnd::Owing;
+        running.must_reopen = end == TurnEnd::Transferred;
         Ok(())
     }
 
     /// Returns when the next turn is due, if nothing arrives before.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let running = self.running.as_ref()?;
+        let running = self.running.as_ref().filter(|running| !running.must_reopen)?;
         if running.is_owing || !self.inbox.is_empty() {
             return Some(self.agenda.busy_until);
         }

@@ -47,7 +47,7 @@ pub enum Fault {
         why: String,
     },
     /// A snapshot that is needed cannot be read.
-    #[error("the snapshot {name} is damaged: {why}. Keep this folder for inspection. {STAYS_STOPPED}")]
+    #[error("the snapshot {name} is damaged: {why}")]
     DamagedSnapshot {
         /// The name of the file.
         name: String,
@@ -56,8 +56,7 @@ pub enum Fault {
     },
     /// Heights are missing between the newest readable snapshot and the first height of the log.
     #[error(
-        "heights are missing: the newest readable snapshot has height {snapshot}, but the log begins at height \
-        {first}. Keep this folder for inspection. {STAYS_STOPPED}"
+        "heights are missing: the newest readable snapshot has height {snapshot}, but the log begins at height {first}"
     )]
     Gap {
         /// The height of the snapshot; 0 for none.

@@ -212,7 +212,12 @@ pub(crate) struct Snapshots {
     proven: BTreeSet<Height>,
     /// The bytes of all files.
     bytes: u64,
+    /// The height from which on the own states differ from those that a quorum has signed; zero without one.
+    distrusted: Height,
 }
+
+/// The file that names the height from which on the own states are wrong.
+const DISTRUSTED: &str = "distrusted";
 
 fn manifest_name(height: Height) -> String {
     format!("snapshot-{:020}", height.0)
@@ -237,6 +242,11 @@ impl Snapshots {
         for (name, bytes) in disk.blobs()? {
             found.bytes = found.bytes.saturating_add(bytes);
             found.heights.extend(number_of(&name, "snapshot-").map(Height));
+            if name == DISTRUSTED {
+                let mut height = [0; 8];
+                disk.blob_read(DISTRUSTED, 0, &mut height)?;
+                found.distrusted = Height(u64::from_le_bytes(height));
+            }
         }
         found.heights.sort_unstable();
         for height in found.heights.clone() {
@@ -269,6 +279,25 @@ impl Snapshots {
     /// Returns the heights of the snapshots, in order.
     pub(crate) fn heights(&self) -> &[Height] {
         &self.heights
+    }
+
+    /// Notes, durably, that the own states from this height on are wrong. Only a snapshot with a proof, of this height or
+    /// a later one, is trusted from then on.
+    pub(crate) fn distrust<D: Disk>(&mut self, disk: &mut D, height: Height) -> Result<(), Fault> {
+        disk.blob_begin(DISTRUSTED)?;
+        disk.blob_append(&height.0.to_le_bytes())?;
+        disk.blob_sync()?;
+        disk.blob_commit()?;
+        self.distrusted = height;
+        Ok(())
+    }
+
+    /// Returns the height from which on the own states are wrong; zero when all are trusted.
+    pub(crate) fn distrusted(&self) -> Height {
+        match self.newest_proven() {
+            Some(proven) if proven >= self.distrusted => Height::ZERO,
+            _ => self.distrusted,
+        }
     }
 
     /// Excludes a snapshot. The next commit deletes its manifest.
@@ -574,8 +603,10 @@ impl Snapshots {
             }
         }
         self.bytes = 0;
+        let is_trusted = self.distrusted() == Height::ZERO;
         for (name, bytes) in disk.blobs()? {
-            if number_of(&name, "chunks-").is_some_and(|file| !used.contains(&file)) {
+            let is_unused = number_of(&name, "chunks-").is_some_and(|file| !used.contains(&file));
+            if is_unused || (name == DISTRUSTED && is_trusted) {
                 disk.blob_delete(&name)?;
             } else {
                 self.bytes = self.bytes.saturating_add(bytes);

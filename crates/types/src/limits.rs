@@ -84,6 +84,12 @@ pub const LOADS_PER_PEER_MAX: usize = 4 * FETCH_PER_PEER_MAX;
 pub const SNAPSHOT_CHUNKS_MAX: usize = 65_536;
 /// The largest number of bytes of the header of a snapshot.
 pub const SNAPSHOT_HEADER_BYTES_MAX: usize = 64 << 10;
+/// The largest number of bytes of a chunk in one message.
+pub const CHUNK_PIECE_BYTES_MAX: usize = 256 << 10;
+/// Parts of chunks that one peer may have requested and not yet received. Further requests are not answered.
+pub const PIECES_PER_PEER_MAX: usize = 64;
+/// Bytes of chunks that a replica sends in a second to all peers that receive a state.
+pub const STATE_BYTES_PER_SECOND: u64 = 32 << 20;
 /// Signatures, certificates and proofs that one message may contain, per replica of the committee.
 pub const CLAIMS_PER_REPLICA_MAX: usize = 4;
 /// Verified certificates that a replica remembers.

@@ -6,14 +6,14 @@ use crate::support::{
 };
 use quorate_consensus::Entry;
 use quorate_sim::{KvResult, Op, OpId, Oracle, ReplicaState, Survives, Transport, Workload, World, ms, secs};
-use quorate_types::{Height, ReplicaId};
+use quorate_types::{Height, Incarnation, ReplicaId};
 
 both! {
     s12_power_cut_at_every_step_loses_nothing
     s12_power_cuts_while_opening_lose_nothing
     s13_acknowledged_requests_survive_a_restart_of_all
     s11_replica_that_was_off_for_long_catches_up
-    s11_replica_that_was_off_for_too_long_stays_out
+    s11_replica_that_was_off_for_too_long_receives_a_state
     s18_replica_with_a_different_state_stops_itself
     replica_that_crashes_repeatedly_still_writes_a_snapshot
     snapshots_write_no_more_than_the_log
@@ -157,27 +157,29 @@ fn s11_replica_that_was_off_for_long_catches_up(entry: &Entry) {
     }
 }
 
-/// Scenario 11, first half: a replica stays out and reports it if no peer keeps the missing heights. The others
-/// continue.
-fn s11_replica_that_was_off_for_too_long_stays_out(entry: &Entry) {
-    let mut world = world_of(entry, 15, |settings| {
-        short_window(settings);
-        settings.storage.keep_bytes = 64 << 10;
-        settings.storage.snapshot_every_bytes = 32 << 10;
-    });
-    begin(&mut world);
-    world.crash(r(3), Survives::Some);
-    many(&mut world, 400);
-    let at = world.height();
-    let kept = world.status(r(0)).unwrap().kept;
-    assert!(kept > Height(50), "the others have dropped old heights: they keep {kept} and later");
-    world.start(r(3)).unwrap();
-    go(world.run_for(secs(10)), &world);
-    let status = world.status(r(3)).unwrap();
-    assert_eq!(status.state, ReplicaState::Out, "{status}");
-    assert!(status.executed < kept, "{status}");
-    ask(&mut world, 0, put("k", "still going"));
-    assert!(world.height() > at);
+/// Scenario 11: a replica whose missing heights no peer keeps any more receives a state, and takes part again.
+fn s11_replica_that_was_off_for_too_long_receives_a_state(entry: &Entry) {
+    for transport in TRANSPORTS {
+        let mut world = world_of(entry, 15, |settings| {
+            settings.transport = transport;
+            short_window(settings);
+            settings.storage.keep_bytes = 64 << 10;
+            settings.storage.snapshot_every_bytes = 32 << 10;
+        });
+        begin(&mut world);
+        world.crash(r(3), Survives::Some);
+        many(&mut world, 400);
+        let kept = world.status(r(0)).unwrap().kept;
+        assert!(kept > Height(50), "the others have dropped old heights: they keep {kept} and later");
+        world.start(r(3)).unwrap();
+        settle(&mut world);
+        let status = world.status(r(3)).unwrap();
+        assert_eq!(status.state, ReplicaState::Current, "{status}");
+        assert!(status.executed >= kept && status.incarnation == Incarnation(3), "{status}");
+        // The replica is needed again: the others alone are no quorum.
+        world.crash(r(1), Survives::Some);
+        ask(&mut world, 0, put("k", "last"));
+    }
 }
 
 /// Between two crashes the log never grows enough for a snapshot. Operations that the start executes again count as

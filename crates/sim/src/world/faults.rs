@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::{Event, World};
-use crate::disk::DiskTrouble;
+use crate::disk::{DiskTrouble, Survives};
 use crate::fault::{Fault, FaultSet};
 use crate::network_fault::{Change, NetworkFault, conditions_under};
 use crate::oracles::Oracle;
@@ -28,6 +28,7 @@ impl World {
             Plan::Crash(id, survives) => self.crash(id, survives),
             Plan::CrashAtStep(id, steps, survives) => self.crash_at_step(id, steps, survives),
             Plan::Start(id) => self.start_again(id),
+            Plan::Reopen(id) => self.reopen(id),
             Plan::Pause(id, until) => self.pause(id, until),
             Plan::Drift(id, ppm) => self.drift(id, ppm),
             Plan::WallClock(id, off_ns) => {
@@ -130,6 +131,14 @@ impl World {
             });
         }
         felt
+    }
+
+    /// Closes a replica and opens it anew, as a node does after a transfer of state, or when its own state is wrong.
+    fn reopen(&mut self, id: ReplicaId) {
+        if self.slot(id).is_some_and(|slot| slot.running.as_ref().is_some_and(|running| running.must_reopen)) {
+            self.lose_power(id, Survives::Cached);
+            self.start_again(id);
+        }
     }
 
     fn start_again(&mut self, id: ReplicaId) {

@@ -14,6 +14,8 @@ pub enum Plan {
     CrashAtStep(ReplicaId, u64, Survives),
     /// The replica is started, if it is down.
     Start(ReplicaId),
+    /// The replica is closed, and opened anew on the state that its disk has by now.
+    Reopen(ReplicaId),
     /// The replica's process pauses until this time.
     Pause(ReplicaId, Time),
     /// The replica's time runs faster by this rate, in millionths.

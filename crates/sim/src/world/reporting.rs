@@ -254,6 +254,7 @@ impl World {
             // These events are reported when they take effect.
             Plan::Crash(..)
             | Plan::Start(_)
+            | Plan::Reopen(_)
             | Plan::Pause(..)
             | Plan::Drift(..)
             | Plan::Disk(..)

@@ -9,7 +9,7 @@ use crate::fault::Fault as Named;
 use crate::oracles::Oracle;
 use crate::queue::EventClass;
 use crate::replay_check::ReplayCheck;
-use crate::replica_slot::Damage;
+use crate::replica_slot::{Damage, ReplicaSlot};
 use crate::trace::{EventDetails, Who};
 use crate::turn_output::TurnOutput;
 use quorate_client::core::LinkState;
@@ -47,6 +47,7 @@ impl World {
                     slot.open_links(&self.cluster);
                 }
                 self.opened(id);
+                self.judge_state(id);
                 self.finish(id, now, None, &mut output);
                 Ok(())
             }
@@ -54,6 +55,19 @@ impl World {
         };
         self.buffers.output = output;
         result
+    }
+
+    /// Judges whether a replica has found its state: a sound disk that has lost it is a fault of the storage.
+    fn judge_state(&mut self, id: ReplicaId) {
+        let Some(slot) = self.slot(id).filter(|slot| slot.machine.damage == Damage::None) else { return };
+        let Some(host) = slot.running.as_ref().map(|running| &running.host) else { return };
+        if let Some(why) = host.missing_state()
+            && host.store().distrusted() == Height::ZERO
+            && self.is_honest(id)
+        {
+            let what = format!("replica {id} has lost its state: {why}");
+            self.judge(self.now, Err((Oracle::Stopped, what)));
+        }
     }
 
     fn opened(&mut self, id: ReplicaId) {
@@ -229,7 +243,10 @@ impl World {
         self.buffers.connection_events = connection_events;
         self.turn_second(id);
         match result {
-            Ok(()) => self.finish(id, now, before, &mut output),
+            Ok(()) => {
+                self.finish(id, now, before, &mut output);
+                self.plan_reopening(id);
+            }
             Err(fault) => {
                 // Messages that left before the failure have left.
                 self.flush_turn(id, now, &mut output);
@@ -247,6 +264,15 @@ impl World {
         }
         self.handle_connection_events(id);
         self.buffers.output = output;
+    }
+
+    /// Plans that a replica is opened anew at the end of its turn, if it has to be.
+    fn plan_reopening(&mut self, id: ReplicaId) {
+        let running = |slot: &ReplicaSlot| slot.running.as_ref().is_some_and(|running| running.must_reopen);
+        if let Some(slot) = self.slot(id).filter(|slot| running(slot)) {
+            let at = slot.agenda.busy_until.max(self.now);
+            self.plan(at, Plan::Reopen(id));
+        }
     }
 
     /// Stops a replica whose host has failed: by a power cut, or for a reason of its own.

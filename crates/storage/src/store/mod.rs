@@ -68,6 +68,8 @@ pub struct Store<D: Disk> {
     scratch: Vec<u8>,
     /// The last decided record, kept for its memory.
     decided: DecidedRecord,
+    /// The reason why the disk has no usable state; `None` when it has one.
+    missing_state: Option<String>,
 }
 
 impl<D: Disk> std::fmt::Debug for Store<D> {

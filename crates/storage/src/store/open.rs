@@ -12,14 +12,14 @@ use crate::snapshot::Snapshots;
 use quorate_types::{DecodeError, Height, LogEntry, Mark, Wire};
 
 impl<D: Disk> Store<D> {
-    /// Opens the store on a new or used disk. Gives every entry but bodies to `each`, in the order of their appends.
+    /// Opens the store on a new or used disk. Where log and snapshots give no state, [`Store::missing_state`] has the
+    /// reason, and the state must come from peers. Gives every entry but bodies to `each`, in the order of their appends.
     /// Blocks that were written again come again. All these entries are durable when the function returns.
     ///
     /// # Errors
     /// Fails with:
     ///
     /// * [`Fault::Damaged`] when synced data is invalid, without a change of the disk;
-    /// * [`Fault::DamagedSnapshot`] or [`Fault::Gap`] when log and snapshots do not give a state;
     /// * [`Fault::TooLarge`] when a body that the limits allow would not fit into a segment;
     /// * each fault of the disk.
     pub fn open(disk: D, config: StoreConfig, each: &mut dyn FnMut(LogEntry)) -> Result<Self, Fault> {
@@ -53,6 +53,7 @@ impl<D: Disk> Store<D> {
             releasing: None,
             scratch: Vec::new(),
             decided: DecidedRecord::default(),
+            missing_state: None,
         };
         let newest = store.choose_snapshot()?;
         store.release(newest)?;

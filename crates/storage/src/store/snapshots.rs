@@ -124,19 +124,33 @@ impl<D: Disk> Store<D> {
         newest.map(|height| self.snapshots.read(&self.log.disk, *height)).transpose()
     }
 
-    /// Returns the newest snapshot with a proof, which peers may receive.
+    /// Returns the height of the newest snapshot with a proof, which peers may receive; `None` without one.
+    #[must_use]
+    pub fn newest_proven(&self) -> Option<Height> {
+        self.snapshots.newest_proven()
+    }
+
+    /// Returns the snapshot of this height, if it is kept and has a proof.
     ///
     /// # Errors
     /// Fails with [`Fault::DamagedSnapshot`] or [`Fault::Io`].
-    pub fn newest_proven(&self) -> Result<Option<StoredSnapshot>, Fault> {
-        let newest = self.snapshots.newest_proven();
-        newest.map(|height| self.snapshots.read(&self.log.disk, height)).transpose()
+    pub fn proven_snapshot(&self, height: Height) -> Result<Option<StoredSnapshot>, Fault> {
+        if !self.has_proven(height) {
+            return Ok(None);
+        }
+        self.snapshots.read(&self.log.disk, height).map(Some)
     }
 
-    /// Whether the store still has the snapshot of this height, with a proof.
+    /// Whether the snapshot of this height is kept and has a proof.
     #[must_use]
     pub fn has_proven(&self, height: Height) -> bool {
         self.snapshots.has_proven(height)
+    }
+
+    /// Returns the height of the newest snapshot; zero without one.
+    #[must_use]
+    pub fn newest_height(&self) -> Height {
+        self.snapshots.heights().last().copied().unwrap_or_default()
     }
 
     /// Reads a part of a chunk: its index, the offset and the number of bytes. The bytes are not checked.
@@ -159,8 +173,32 @@ impl<D: Disk> Store<D> {
         self.snapshots.chunk(&self.log.disk, snapshot, index)
     }
 
+    /// Returns the reason why log and snapshots give no usable state; `None` when they do. The log itself is whole: the
+    /// replica knows all that it has promised.
+    #[must_use]
+    pub fn missing_state(&self) -> Option<&str> {
+        self.missing_state.as_deref()
+    }
+
+    /// Notes, durably, that the own states from this height on differ from those that a quorum has signed. The next
+    /// opening finds no state, unless a snapshot with a proof, of this height or a later one, has come from peers.
+    ///
+    /// # Errors
+    /// Fails with each fault of the disk.
+    pub fn distrust(&mut self, height: Height) -> Result<(), Fault> {
+        self.snapshots.distrust(&mut self.log.disk, height)?;
+        self.log.count_syncs();
+        Ok(())
+    }
+
+    /// Returns the height from which on the own states are wrong; zero when all are trusted.
+    #[must_use]
+    pub fn distrusted(&self) -> Height {
+        self.snapshots.distrusted()
+    }
+
     /// Returns the height of the newest valid snapshot from which the log has every height. Skips a damaged snapshot
-    /// if the log reaches back to an older one. Zero stands for the state before all heights.
+    /// if the log reaches back to an older one. Zero stands for the state before all heights, and for a missing state.
     pub(super) fn choose_snapshot(&mut self) -> Result<Height, Fault> {
         let mut damage = None;
         while let Some(height) = self.snapshots.heights().last().copied() {
@@ -175,12 +213,19 @@ impl<D: Disk> Store<D> {
         }
         let snapshot = self.snapshots.heights().last().copied().unwrap_or_default();
         let (first, last) = self.kept();
+        let distrusted = self.snapshots.distrusted();
+        if distrusted > Height::ZERO {
+            let why = format!("its states from height {distrusted} on differ from those that a quorum has signed");
+            self.missing_state = Some(why);
+            return Ok(Height::ZERO);
+        }
         // A snapshot above the log is valid too, because it became durable before the decided heights.
         if first <= snapshot.next() || (last <= snapshot && damage.is_none()) {
-            Ok(snapshot)
-        } else {
-            Err(damage.unwrap_or(Fault::Gap { snapshot, first }))
+            return Ok(snapshot);
         }
+        let fault = damage.unwrap_or(Fault::Gap { snapshot, first });
+        self.missing_state = Some(fault.to_string());
+        Ok(Height::ZERO)
     }
 
     fn verify(&self, height: Height) -> Result<(), Fault> {

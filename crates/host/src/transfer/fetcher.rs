@@ -1,0 +1,310 @@
+//! The side that receives a state: notices that it needs one, asks for offers, and chooses among them.
+//!
+//! ```text
+//! no peer keeps the next block ─▶ ask all ─▶ check an offer against its signatures ─▶ chunks from all peers that have it
+//!                                    ▲                                                     │
+//!                                    └── the state is gone, or its successors are ◀────────┤
+//!                                                                       all chunks ─▶ proof ─▶ snapshot ─▶ open anew
+//! ```
+
+use super::receiving::{Received, Receiving};
+use super::{TransferStatus, send};
+use crate::outgoing::Outgoing;
+use quorate_app::Execution;
+use quorate_replica::{FrameSource, NextBlock, PieceAt, Replica, StateOffer, TransferMessage};
+use quorate_storage::{BoxedStore, Fault};
+use quorate_types::{Height, Kind, ReplicaId, ReplicaSet, Time};
+use std::collections::BTreeMap;
+
+/// The time from the first sign that a state is needed to the first question. Further reports of peers may show a peer that
+/// still keeps the next block.
+const START_NS: u64 = 500_000_000;
+/// That time while some peers claim to keep the next block.
+const DOUBT_NS: u64 = 3_000_000_000;
+/// The pause between two questions for offers.
+const ASK_PAUSE_NS: u64 = 1_000_000_000;
+/// The pause between two such questions while chunks arrive.
+const ASK_MORE_NS: u64 = 5_000_000_000;
+/// The time after which a complete state is installed although its successors are gone. The next transfer then begins with
+/// a newer state.
+const SUCCESSORS_NS: u64 = 3_000_000_000;
+
+/// See the module.
+pub(super) struct StateFetcher {
+    /// The time at which the need began; `None` without a need.
+    since: Option<Time>,
+    /// The height that the replica had executed then.
+    issued: Height,
+    /// The reports of peers at the last look.
+    reports: u64,
+    ask_at: Time,
+    /// Peers that were asked and have not answered.
+    asked: ReplicaSet,
+    /// The height of each peer's snapshot.
+    offers: BTreeMap<ReplicaId, Height>,
+    /// Peers that have lied, with the reason.
+    bad: BTreeMap<ReplicaId, &'static str>,
+    receiving: Option<Receiving>,
+    /// The time at which all chunks were there.
+    complete_at: Option<Time>,
+    /// Bytes of the state that `disk_bytes_max` does not allow.
+    no_room: Option<u64>,
+}
+
+impl StateFetcher {
+    pub(super) fn new() -> Self {
+        Self {
+            since: None,
+            issued: Height::ZERO,
+            reports: u64::MAX,
+            ask_at: Time::ZERO,
+            asked: ReplicaSet::EMPTY,
+            offers: BTreeMap::new(),
+            bad: BTreeMap::new(),
+            receiving: None,
+            complete_at: None,
+            no_room: None,
+        }
+    }
+
+    /// Whether a state is being received. The own service writes no snapshot meanwhile.
+    pub(super) fn is_receiving(&self) -> bool {
+        self.receiving.is_some()
+    }
+
+    /// Returns the progress; `None` without a need.
+    pub(super) fn status(&self) -> Option<TransferStatus> {
+        self.since?;
+        let receiving = self.receiving.as_ref();
+        let (received, total) = receiving.map_or((0, 0), Receiving::progress);
+        let height = receiving.map(Receiving::height);
+        let sources = self.offers.iter().filter(|(_, offered)| Some(**offered) == height);
+        Some(TransferStatus {
+            height,
+            received,
+            total,
+            sources: sources.map(|(peer, _)| *peer).collect(),
+            bad: self.bad.iter().map(|(peer, why)| (*peer, *why)).collect(),
+            no_room: self.no_room,
+        })
+    }
+
+    /// Returns the time of the next call of [`Self::tick`].
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.since?;
+        let complete = self.complete_at.map(|at| at.plus(SUCCESSORS_NS));
+        let receiving = self.receiving.as_ref().and_then(Receiving::deadline);
+        [Some(self.ask_at), complete, receiving].into_iter().flatten().min()
+    }
+
+    /// Notices a need or its end.
+    fn look(&mut self, now: Time, replica: &Replica) {
+        let (reports, issued) = (replica.reports(), replica.issued());
+        if self.reports == reports && self.issued == issued {
+            return;
+        }
+        let has_progress = std::mem::replace(&mut self.issued, issued) != issued;
+        self.reports = reports;
+        if self.receiving.as_ref().is_some_and(|receiving| receiving.height() <= issued) {
+            // The replica has caught up from blocks.
+            self.drop_target();
+        }
+        let wait = match replica.next_block() {
+            NextBlock::Kept => None,
+            NextBlock::Doubtful => (!has_progress).then_some(DOUBT_NS),
+            NextBlock::Gone => Some(START_NS),
+        };
+        match (self.since, wait) {
+            (None, Some(wait)) => (self.since, self.ask_at) = (Some(now), now.plus(wait)),
+            (Some(_), Some(wait)) => self.ask_at = self.ask_at.min(now.plus(wait)),
+            (Some(_), None) if self.receiving.is_none() => self.since = None,
+            _ => {}
+        }
+    }
+
+    fn drop_target(&mut self) {
+        (self.receiving, self.complete_at) = (None, None);
+    }
+
+    /// Does what is due.
+    pub(super) fn tick(
+        &mut self,
+        now: Time,
+        replica: &Replica,
+        store: &BoxedStore,
+        out: &mut dyn Outgoing,
+    ) {
+        self.look(now, replica);
+        if self.since.is_none() {
+            return;
+        }
+        if let Some(receiving) = &mut self.receiving {
+            receiving.tick(now);
+            let height = receiving.height();
+            let offers = self.offers.iter().filter(|(_, offered)| **offered == height);
+            receiving.ask(now, offers.map(|(peer, _)| *peer), out);
+        }
+        if self.ask_at <= now {
+            self.ask_at = now.plus(if self.receiving.is_some() { ASK_MORE_NS } else { ASK_PAUSE_NS });
+            let above = replica.issued().max(store.distrusted().minus(1));
+            self.ask_for_offers(above, replica, out);
+        }
+    }
+
+    fn ask_for_offers(&mut self, above: Height, replica: &Replica, out: &mut dyn Outgoing) {
+        if replica.others().iter().all(|peer| self.bad.contains_key(peer)) {
+            // A damaged disk of an honest peer may have been repaired, and there is nobody else to ask.
+            self.bad.clear();
+        }
+        let height = self.receiving.as_ref().map(Receiving::height);
+        // The state stays the best one as long as a peer keeps its successors.
+        let is_best = height.is_some_and(|height| replica.next_block_after(height) != NextBlock::Gone);
+        for peer in replica.others().iter().filter(|peer| !self.bad.contains_key(peer)) {
+            if !is_best || self.offers.get(peer) != height.as_ref() {
+                self.asked.insert(*peer);
+                send(out, *peer, TransferMessage::AskState(above));
+            }
+        }
+    }
+
+    /// Takes in an offer.
+    pub(super) fn on_state(
+        &mut self,
+        (now, from): (Time, ReplicaId),
+        offer: StateOffer,
+        (replica, execution): (&Replica, &Execution),
+        store: &mut BoxedStore,
+        out: &mut dyn Outgoing,
+    ) -> Result<(), Fault> {
+        if !self.asked.contains(from) || self.since.is_none() {
+            return Ok(());
+        }
+        self.asked.remove(from);
+        let checkpoint = offer.proof.checkpoint;
+        // The intake has checked the signatures. Header and chunks must be those of the signed state (DESIGN 4.4).
+        if execution.check_manifest(&offer.header, &offer.chunks) != Ok((checkpoint.height, checkpoint.state)) {
+            let kind = TransferMessage::State(Box::new(offer)).kind();
+            self.mark_bad(from, kind, "state is not the signed one", out);
+            return Ok(());
+        }
+        let height = checkpoint.height;
+        self.offers.insert(from, height);
+        let (first, last) = store.kept();
+        let fits = height >= last || height.next() >= first;
+        if height <= replica.issued() || height < store.distrusted() || height <= store.newest_height() || !fits {
+            return Ok(());
+        }
+        let replaces = match &self.receiving {
+            None => true,
+            Some(receiving) if height > receiving.height() => {
+                let is_lost = !self.offers.values().any(|offered| *offered == receiving.height());
+                is_lost || replica.next_block_after(receiving.height()) == NextBlock::Gone
+            }
+            Some(_) => false,
+        };
+        if replaces {
+            self.begin(offer, store)?;
+        }
+        self.tick(now, replica, store, out);
+        Ok(())
+    }
+
+    fn begin(&mut self, offer: StateOffer, store: &mut BoxedStore) -> Result<(), Fault> {
+        let carried = self.receiving.take().map(Receiving::into_writer);
+        self.complete_at = None;
+        let StateOffer { proof, header, chunks } = offer;
+        let writer = store.begin_received(proof.checkpoint.height, header, &chunks, carried)?;
+        let needed = writer.bytes().saturating_add(writer.needed_bytes());
+        let room = store.snapshot_room();
+        if needed > room {
+            self.no_room = Some(needed.saturating_sub(room));
+            return Ok(());
+        }
+        self.no_room = None;
+        self.receiving = Some(Receiving::new(proof, writer, store)?);
+        Ok(())
+    }
+
+    /// Notes that a peer has no newer snapshot.
+    pub(super) fn on_no_state(&mut self, from: ReplicaId) {
+        self.asked.remove(from);
+    }
+
+    /// Notes that a peer does not have the snapshot of this height any more.
+    pub(super) fn on_no_piece(&mut self, now: Time, from: ReplicaId, height: Height) {
+        if self.offers.get(&from) == Some(&height) {
+            self.offers.remove(&from);
+            if let Some(receiving) = &mut self.receiving {
+                receiving.give_up(from);
+            }
+            self.ask_at = self.ask_at.min(now.plus(START_NS));
+        }
+    }
+
+    /// Takes in a part of a chunk.
+    pub(super) fn on_piece(
+        &mut self,
+        (now, from): (Time, ReplicaId),
+        (at, bytes): (PieceAt, &[u8]),
+        store: &mut BoxedStore,
+        out: &mut dyn Outgoing,
+    ) -> Result<(), Fault> {
+        let Some(receiving) = self.receiving.as_mut().filter(|receiving| receiving.height() == at.height)
+        else {
+            return Ok(());
+        };
+        if let Err(why) = receiving.on_piece((now, from), at, bytes, store)? {
+            self.mark_bad(from, TransferMessage::Piece(at, Vec::new()).kind(), why, out);
+        }
+        let Some(receiving) = &mut self.receiving else { return Ok(()) };
+        let height = receiving.height();
+        if self.offers.get(&from) == Some(&height) {
+            receiving.ask(now, std::iter::once(from), out);
+        }
+        Ok(())
+    }
+
+    fn mark_bad(&mut self, peer: ReplicaId, kind: Kind, why: &'static str, out: &mut dyn Outgoing) {
+        self.bad.insert(peer, why);
+        self.offers.remove(&peer);
+        if let Some(receiving) = &mut self.receiving {
+            receiving.give_up(peer);
+        }
+        out.rejected(FrameSource::Peer(peer), kind, why, true);
+    }
+
+    /// Whether a step has work that needs no arrival.
+    pub(super) fn has_work(&self, now: Time, replica: &Replica) -> bool {
+        let receiving = self.receiving.as_ref();
+        receiving.is_some_and(|receiving| receiving.has_work(self.may_install(now, replica)))
+    }
+
+    /// Whether the state may be installed now: a peer keeps the block after it, or nobody has offered a newer state.
+    fn may_install(&self, now: Time, replica: &Replica) -> bool {
+        let Some(receiving) = &self.receiving else { return false };
+        let has_waited = self.complete_at.is_some_and(|at| now.since(at) >= SUCCESSORS_NS);
+        has_waited || replica.next_block_after(receiving.height()) != NextBlock::Gone
+    }
+
+    /// Takes a step with at most one sync. Returns whether the state is installed.
+    pub(super) fn step(
+        &mut self,
+        now: Time,
+        replica: &Replica,
+        store: &mut BoxedStore,
+    ) -> Result<bool, Fault> {
+        let may_install = self.may_install(now, replica);
+        let Some(receiving) = self.receiving.as_mut().filter(|receiving| receiving.has_work(may_install))
+        else {
+            return Ok(false);
+        };
+        match receiving.step(may_install, store)? {
+            Received::Unfinished => Ok(false),
+            Received::Complete => {
+                self.complete_at.get_or_insert(now);
+                Ok(false)
+            }
+            Received::Installed => Ok(true),
+        }
+    }
+}
