@@ -13,7 +13,7 @@ use quorate_consensus::Entry;
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_replica::{Passed, Replica, ReplicaSetup, RestoredLog};
 use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
-use quorate_types::{Genesis, Ledger, Mark, ReplicaSet, Time};
+use quorate_types::{Genesis, Height, Ledger, Mark, ReplicaSet, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -74,6 +74,7 @@ impl Host {
             Some(_) => (execution, 0),
         };
         log.executed = execution.height();
+        log.awaits_state = store.distrusted() > Height::ZERO;
         log.kept = store.kept().0;
         for digest in log.wanted_bodies() {
             log.bodies.extend(store.body(digest)?);
@@ -95,6 +96,7 @@ impl Host {
             transfer: Transfer::new(),
             executor: Executor::new(execution),
             kept: store.kept().0,
+            checkpoint_every: genesis.checkpoint_every,
             order_askers: BTreeSet::new(),
             store,
             key: setup.key,

@@ -73,6 +73,8 @@ pub struct Host {
     /// Replicas whose bodies wait for their check, as the replica knows them.
     pub(crate) unchecked: ReplicaSet,
     pub(crate) kept: Height,
+    /// Heights between two checkpoints.
+    pub(crate) checkpoint_every: u64,
     /// Connections that have asked for the order of a bundle.
     pub(crate) order_askers: BTreeSet<ConnId>,
     pub(crate) own: Ledger,
@@ -267,7 +269,7 @@ impl Host {
         self.own.turn_syncs_max = self.own.turn_syncs_max.max(self.store.ledger().syncs.wrapping_sub(synced));
         let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
         let owing = owing || !self.log_reads.is_empty() || self.snapshots.is_busy() || self.gate.has_mark();
-        let owing = owing || self.transfer.has_work(now, &self.replica);
+        let owing = owing || self.transfer.has_work(now, &self.replica) || !self.inputs.is_empty();
         Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
     }
 
@@ -277,6 +279,12 @@ impl Host {
         let now = out.now();
         let state = (&self.replica, self.executor.execution());
         self.transfer.handle(now, state, &mut self.store, out)?;
+        if self.transfer.takes_wanted_heights() {
+            // In an idle cluster no checkpoint would come.
+            let every = self.checkpoint_every.max(1);
+            let next = self.executor.height().0 / every;
+            self.inputs.push(Input::WantHeights(Height(next.saturating_add(1).saturating_mul(every))));
+        }
         let mut is_installed = false;
         if self.transfer.is_receiving() {
             self.snapshots.abandon();

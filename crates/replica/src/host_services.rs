@@ -7,7 +7,7 @@ use crate::synchrony::SynchronyGuard;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{HostView, PayloadRef, Pending, Ready};
 use quorate_types::limits::EXECUTE_LAG_MAX;
-use quorate_types::{BlockId, Bundle, Payload, PayloadId, Time};
+use quorate_types::{BlockId, Bundle, Height, Payload, PayloadId, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -33,6 +33,34 @@ pub(crate) struct HostServices {
     /// Payloads of new proposals, to be spread before the proposal itself.
     pub(crate) proposed: Vec<(Arc<Payload>, Vec<Bundle>)>,
     pub(crate) wall_offset_ns: u64,
+    /// The height up to which every height is decided.
+    pub(crate) decided_to: Height,
+    /// Heights that a peer waits for, although no client does.
+    pub(crate) wanted: WantedHeights,
+}
+
+/// Heights that are wanted although no client waits: a peer needs a checkpoint, to come back. Leaders propose empty blocks
+/// for them.
+#[derive(Debug, Default)]
+pub(crate) struct WantedHeights {
+    /// The last wanted height.
+    until: Height,
+    /// Empty blocks that may still be proposed. A proposal may fail, so it is more than one for each height.
+    left: u64,
+}
+
+impl WantedHeights {
+    /// Wants the heights above `decided` up to this one.
+    pub(crate) fn want(&mut self, until: Height, decided: Height) {
+        if until > self.until {
+            self.until = until;
+            self.left = until.since(decided).saturating_mul(2);
+        }
+    }
+
+    fn is_wanted(&self, decided: Height) -> bool {
+        decided < self.until && self.left > 0
+    }
 }
 
 impl HostServices {
@@ -49,6 +77,8 @@ impl HostServices {
             has_loose: false,
             proposed: Vec::new(),
             wall_offset_ns: setup.wall_offset_ns,
+            decided_to: Height::ZERO,
+            wanted: WantedHeights::default(),
         }
     }
 
@@ -129,7 +159,12 @@ impl HostView for HostServices {
     }
 
     fn pending(&self) -> Pending {
-        self.pool.summary(self.lag > EXECUTE_LAG_MAX)
+        let mut pending = self.pool.summary(self.lag > EXECUTE_LAG_MAX);
+        if self.wanted.is_wanted(self.decided_to) {
+            // Protocols that are idle without requests must act.
+            pending.undecided = pending.undecided.max(1);
+        }
+        pending
     }
 
     fn payload_after(&mut self, now: Time, blocks: &BlockTree, parent: BlockId) -> Option<PayloadRef> {
@@ -139,12 +174,13 @@ impl HostView for HostServices {
             self.move_to_branch(blocks, parent);
         }
         // Back-pressure: a leader does not propose while its own execution is far behind.
-        if self.lag > EXECUTE_LAG_MAX || !self.pool.has_untaken() {
+        if self.lag > EXECUTE_LAG_MAX {
             return None;
         }
-        let bundles = self.pool.take(&self.bodies.limits);
+        let bundles =
+            if self.pool.has_untaken() { self.pool.take(&self.bodies.limits) } else { Vec::new() };
         if bundles.is_empty() {
-            return None;
+            return self.empty_payload();
         }
         let requests = bundles.iter().fold(0u32, |sum, bundle| sum.saturating_add(bundle.request_count()));
         let bytes: usize = bundles.iter().map(|bundle| bundle.size()).sum();
@@ -185,6 +221,18 @@ impl HostView for HostServices {
 
     fn sound(&mut self, now: Time, since: Time, fresh: Time) -> bool {
         self.synchrony.as_mut().is_none_or(|guard| guard.sound(now, since, fresh))
+    }
+}
+
+impl HostServices {
+    /// Returns the payload of an empty block, if a height is wanted although no client waits.
+    fn empty_payload(&mut self) -> Option<PayloadRef> {
+        if !self.wanted.is_wanted(self.decided_to) {
+            return None;
+        }
+        self.wanted.left = self.wanted.left.saturating_sub(1);
+        // An empty block has no time (`quorate_app::At::time_ns`).
+        Some(PayloadRef { id: Payload::default().id(), requests: 0, bytes: 0, time_ns: 0 })
     }
 }
 

@@ -80,6 +80,8 @@ pub enum Input {
     },
     /// A connection that has asked for the order of a bundle is gone.
     Disconnected(ConnId),
+    /// A peer waits for a checkpoint: heights up to this one are wanted, although no client waits.
+    WantHeights(Height),
 }
 
 impl Input {
@@ -118,6 +120,7 @@ impl Input {
             Self::Unchecked(peers) => put_tagged(out, 13, &[peers]),
             Self::AskOrder { conn, client, bundle } => put_tagged(out, 14, &[&conn.0, client, bundle]),
             Self::Disconnected(conn) => put_tagged(out, 15, &[&conn.0]),
+            Self::WantHeights(until) => put_tagged(out, 16, &[until]),
         }
     }
 
@@ -163,6 +166,7 @@ impl Input {
                 bundle: BundleDigest::decode(r)?,
             },
             15 => Self::Disconnected(ConnId(r.u64()?)),
+            16 => Self::WantHeights(Height::decode(r)?),
             _ => return Err(DecodeError::Tag("input")),
         };
         reader.finish()?;

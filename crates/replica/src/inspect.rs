@@ -41,6 +41,8 @@ impl Replica {
         let next = self.sequencer.contiguous().next();
         let state = if self.alarms.stopped.is_some() {
             ReplicaState::Stopped
+        } else if self.awaits_state {
+            ReplicaState::AwaitsState
         } else if self.is_out() {
             ReplicaState::Out
         } else if self.peers.decisions.vouched() > next {
@@ -99,6 +101,17 @@ impl Replica {
     #[must_use]
     pub fn is_out(&self) -> bool {
         self.next_block() == NextBlock::Gone
+    }
+
+    /// Whether nothing is executed before a state has come from peers: [`ReplicaState::AwaitsState`].
+    #[must_use]
+    pub fn awaits_state(&self) -> bool {
+        self.awaits_state
+    }
+
+    /// Whether this replica needs a state of its peers.
+    pub(crate) fn needs_state(&self) -> bool {
+        self.awaits_state || self.is_out()
     }
 
     /// Returns the number of reports of peers so far. Only a new report changes [`Replica::next_block`] while this replica

@@ -65,6 +65,7 @@ impl Replica {
         let mut replica = Self {
             entry: *entry,
             incarnation,
+            awaits_state: log.awaits_state,
             running,
             blocks,
             services,

@@ -24,6 +24,8 @@ pub struct Replica {
     pub(crate) entry: Entry,
     pub(crate) setup: ReplicaSetup,
     pub(crate) incarnation: Incarnation,
+    /// Whether nothing is executed before a state has come from peers.
+    pub(crate) awaits_state: bool,
     pub(crate) running: RunningProtocol,
     pub(crate) blocks: BlockTree,
     pub(crate) services: HostServices,
@@ -100,6 +102,10 @@ impl Replica {
             Input::Unchecked(peers) => self.services.bodies.unchecked = peers,
             Input::AskOrder { conn, client, bundle } => self.on_ask_order(conn, client, bundle),
             Input::Disconnected(conn) => self.orders.disconnect(conn),
+            Input::WantHeights(until) => {
+                self.services.wanted.want(until, self.sequencer.contiguous());
+                self.running.pending_changed = true;
+            }
         }
         self.settle();
         self.send_probe();

@@ -32,6 +32,8 @@ pub struct RestoredLog {
     pub bodies: Vec<Bundle>,
     /// The height of the executor, after its snapshot and the decided blocks of the log after it.
     pub executed: Height,
+    /// Whether the own states are wrong: nothing is executed before a state has come from peers.
+    pub awaits_state: bool,
     /// The first height whose decided block the log keeps.
     pub kept: Height,
     /// The states after the heights of checkpoints, as execution of the log gave them. The replica signs them again,
@@ -51,6 +53,7 @@ impl Default for RestoredLog {
             decided: BTreeMap::new(),
             bodies: Vec::new(),
             executed: Height::ZERO,
+            awaits_state: false,
             kept: Height(1),
             states: Vec::new(),
         }

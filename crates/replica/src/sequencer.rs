@@ -191,9 +191,8 @@ impl Sequencer {
         self.contiguous.since(self.executed)
     }
 
-    /// Forgets executed heights at or below a stable checkpoint.
-    pub(crate) fn prune(&mut self, stable: Height) {
-        let floor = stable.min(self.executed);
-        self.decided.retain(|height, _| *height > floor);
+    /// Forgets the decided heights up to this one.
+    pub(crate) fn prune(&mut self, settled: Height) {
+        self.decided.retain(|height, _| *height > settled);
     }
 }

@@ -13,9 +13,12 @@ pub enum ReplicaState {
     Current,
     /// The replica catches up from its peers' logs.
     CatchingUp,
-    /// No peer keeps the replica's next height any more. The replica needs a state transfer and counts as one of f
-    /// faults.
+    /// No peer keeps the replica's next height any more. The replica receives a state from its peers, and counts as one of
+    /// f faults until then.
     Out,
+    /// The replica's own state was wrong. It receives another one from its peers, and counts as one of f faults until
+    /// then.
+    AwaitsState,
     /// The replica has stopped because safety is broken.
     Stopped,
 }
@@ -27,7 +30,8 @@ impl ReplicaState {
         match self {
             Self::Current => "current",
             Self::CatchingUp => "catching up",
-            Self::Out => "behind: no peer keeps the next height, needs a transfer of state",
+            Self::Out => "behind: no peer keeps the next height, receives a state",
+            Self::AwaitsState => "its own state was wrong, receives another one",
             Self::Stopped => "stopped: safety is broken, see the log",
         }
     }

@@ -19,6 +19,7 @@ impl Replica {
     /// Calls the protocol; [`Replica::settle`] carries out the effects.
     pub(crate) fn call<R>(&mut self, f: impl FnOnce(&mut dyn AnyProtocol, &mut Env<'_>) -> R) -> R {
         self.services.lag = self.sequencer.lag();
+        self.services.decided_to = self.sequencer.contiguous();
         let mut env = Env {
             now: self.now,
             me: self.setup.me,
@@ -350,8 +351,10 @@ impl Replica {
             return;
         };
         let stable = proof.checkpoint;
-        // Blocks that are not executed stay, also below the checkpoint, and are executed from here.
-        let settled = stable.height.min(self.sequencer.executed());
+        // Blocks that are not executed stay, also below the checkpoint, and are executed from here. A replica that needs a
+        // state cannot execute them, and would keep more and more of them.
+        let executable = if self.needs_state() { stable.height } else { self.sequencer.executed() };
+        let settled = stable.height.min(executable);
         self.outbox.forget_records(stable.height);
         // The remaining blocks extend the last block that goes.
         if let Some(id) = self.sequencer.decided(settled) {
@@ -359,7 +362,7 @@ impl Replica {
         } else if settled == stable.height {
             self.blocks.set_root(stable.block);
         }
-        self.sequencer.prune(stable.height);
+        self.sequencer.prune(settled);
         self.orders.prune(settled.minus(self.setup.genesis.checkpoint_every));
         let old = self.blocks.iter().filter(|(_, block)| block.height <= settled);
         let gone: Vec<BlockId> = old.map(|(id, _)| *id).collect();

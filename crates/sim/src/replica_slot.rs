@@ -58,6 +58,8 @@ pub(crate) struct Running {
     pub(crate) is_owing: bool,
     /// Whether the replica must be closed and opened anew. It takes no turn any more.
     pub(crate) must_reopen: bool,
+    /// The alarm for which it must, if its state is not the one that a quorum has signed.
+    pub(crate) diverged: Option<Alarm>,
     /// The second copy of the replica, if the settings ask for one.
     pub(crate) replay_check: Option<ReplayCheck>,
 }
@@ -238,6 +240,7 @@ impl ReplicaSlot {
             executed,
             is_owing: true,
             must_reopen: false,
+            diverged: None,
             replay_check,
         }));
         Ok(())
@@ -361,8 +364,9 @@ impl ReplicaSlot {
             })
         };
         let end = match running.host.turn(local, Some(local), true, &mut more, &mut sink) {
-            Err(HostFault::Stopped(Alarm::StateDiverged { height })) => {
+            Err(HostFault::Stopped(alarm @ Alarm::StateDiverged { height })) => {
                 running.host.distrust(height)?;
+                running.diverged = Some(alarm);
                 TurnEnd::Transferred
             }
             end => end?,

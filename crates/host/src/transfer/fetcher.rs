@@ -110,6 +110,7 @@ impl StateFetcher {
             self.drop_target();
         }
         let wait = match replica.next_block() {
+            _ if replica.awaits_state() => Some(START_NS),
             NextBlock::Kept => None,
             NextBlock::Doubtful => (!has_progress).then_some(DOUBT_NS),
             NextBlock::Gone => Some(START_NS),

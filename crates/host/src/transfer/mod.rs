@@ -85,6 +85,12 @@ impl Transfer {
         [self.server.deadline(), self.fetcher.deadline()].into_iter().flatten().min()
     }
 
+    /// Whether a peer waits for a checkpoint that is newer than the newest snapshot with a proof. True once for each
+    /// question.
+    pub(crate) fn takes_wanted_heights(&mut self) -> bool {
+        self.server.takes_wanted_heights()
+    }
+
     /// Handles messages, and does what is due. Makes no sync.
     pub(crate) fn handle(
         &mut self,

@@ -44,6 +44,8 @@ pub(super) struct StateServer {
     wanted_at: Option<Time>,
     /// The time at which a snapshot was last begun for a peer.
     begun_at: Option<Time>,
+    /// Whether the host has to see that a checkpoint comes.
+    wants_heights: bool,
 }
 
 impl StateServer {
@@ -65,11 +67,16 @@ impl StateServer {
             None => {
                 send(out, from, TransferMessage::NoState);
                 if self.begun_at.is_none_or(|begun| now.since(begun) >= WANTED_PAUSE_NS) {
-                    self.wanted_at = Some(now);
+                    (self.wanted_at, self.wants_heights) = (Some(now), true);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a peer waits for a checkpoint. True once for each question.
+    pub(super) fn takes_wanted_heights(&mut self) -> bool {
+        std::mem::take(&mut self.wants_heights)
     }
 
     /// Whether a peer waits for a snapshot that is newer than any here.

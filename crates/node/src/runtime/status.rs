@@ -99,7 +99,10 @@ impl Node {
         let excluded = self.quarantine.reason();
         let progress = self.progress.is_made()
             && excluded.is_none()
-            && !matches!(replica.state, ReplicaState::Stopped | ReplicaState::Out);
+            && !matches!(
+                replica.state,
+                ReplicaState::Stopped | ReplicaState::Out | ReplicaState::AwaitsState
+            );
         let ledger = self.ledger();
         let counters: Map<String, Value> =
             ledger.entries().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();

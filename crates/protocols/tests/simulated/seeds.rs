@@ -119,17 +119,17 @@ fn seed_determines_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft 4ea50bb3a65fd66b15ea0d62c2f946074a01d52d30f5589d26369ce8aa488029
-        pbft-signed 97c8d1f900f7730644e3917ab0e26da8e2f24ecb74082ec5de851ea9e3940bb8
-        hotstuff a89538b9bd29bb7657881e7d866084554f9f960d21af2eaba0af479327f6e8b0
-        jolteon a06d6ad9cc563825144a0a97dc75406f9ca6c95f5c1ed76f87470c92589133f4
-        hotstuff2 e2d81dffe5bc91ef7bf7d95d5ddc4a98841c5e22ec9279d7058ad2ee129aad7b
-        sync-hotstuff a7073f36b56467cdbceaecfec0f21e909291531398048c4adf344366f2afc9e6
-        optsync 1135a54a89203ed805d88cbbf3b2675cb423f1d6e8063cf73ac3e365615aee09
-        sync-hotstuff-rr 112566eb7b3bcfe92bd0120cdb0e21fa59c0314191c187ed7afbeb938ce37ad7
-        apollo 543d18a328e662e51e3906456625495ebc8c8cdd4b375046b8f286bd01d31df4
-        artemis dd01ec7610d2135f40f2e96bd321a98df23a9566d5b02e890f47ea52266ad582
-        echo 60f0a5328459954d13c80b88ce8e5dd4b9e3f1e1f136ce1acc9286e19da4349a
+        pbft 2e8555799d64c2a17d3f414eac4d91119ab2231da4e8ee7b3eb7a3676b743613
+        pbft-signed 02e8ed1194170df785ebbc80095e8e96379a2b22fbf8cd0a84046f25249f4381
+        hotstuff da8aa29738c06277532053731395350ea4efb25bafa0591e72a26032c7087d04
+        jolteon 6001b9bd79bdeeae7514d4c860da56c8c6d156cd5075e8b6149a45fe76b095bd
+        hotstuff2 67b0e5cc4c3343fc83b007020abbc55acd609af84aa3de87d82e597544582566
+        sync-hotstuff 0daffe5cb04987a26a58e1a03681b1e57c53004079c7c06b2dde1d3d0a730afd
+        optsync 7ea62ed7f7bb378297cdbffccd67074cf8ffc4b9f7856bff71cf206adb2d9529
+        sync-hotstuff-rr a033af6edfe55183a3ef276884ddf5573246062b887c6c39d2659a014126d67e
+        apollo 595148b8fc1ab7cedabffc01b637bc7fb6a9ff2b874cbb9776f3b52a1c8de322
+        artemis a7d7eb6a235646fe833f28f469ae67bd17bc6a69dcfe6e03b50e5678dca60371
+        echo 60408c218c62409e825456cede2dde0f120ebdc712ffc0591f67eb60e7689713
     "#]]
     .assert_eq(&hashes);
 }

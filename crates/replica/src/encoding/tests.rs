@@ -394,6 +394,7 @@ impl Each for Input {
         12 => Self::Unchecked(_) => Self::Unchecked(d.list(5, Draw::replica).into_iter().collect()),
         13 => Self::AskOrder { .. } => Self::AskOrder { conn: ConnId(d.u64()), client: d.client(), bundle: BundleDigest(d.digest()) },
         14 => Self::Disconnected(_) => Self::Disconnected(ConnId(d.u64())),
+        15 => Self::WantHeights(_) => Self::WantHeights(d.height()),
     }
 }
 

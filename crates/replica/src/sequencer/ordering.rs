@@ -69,6 +69,7 @@ impl Replica {
     /// Logs decided heights and hands them to the executor, in order, as far as their bodies are available.
     pub(crate) fn execute_decided(&mut self) {
         while self.alarms.stopped.is_none()
+            && !self.awaits_state
             && let Some((height, id)) = self.sequencer.next()
         {
             let full = if id == BlockId::null(height) {

@@ -9,7 +9,7 @@ use crate::fault::Fault as Named;
 use crate::oracles::Oracle;
 use crate::queue::EventClass;
 use crate::replay_check::ReplayCheck;
-use crate::replica_slot::{Damage, ReplicaSlot};
+use crate::replica_slot::Damage;
 use crate::trace::{EventDetails, Who};
 use crate::turn_output::TurnOutput;
 use quorate_client::core::LinkState;
@@ -266,12 +266,16 @@ impl World {
         self.buffers.output = output;
     }
 
-    /// Plans that a replica is opened anew at the end of its turn, if it has to be.
+    /// Plans that a replica is opened anew at the end of its turn, if it has to be. The state of a sound machine may not
+    /// differ from the one that a quorum has signed.
     fn plan_reopening(&mut self, id: ReplicaId) {
-        let running = |slot: &ReplicaSlot| slot.running.as_ref().is_some_and(|running| running.must_reopen);
-        if let Some(slot) = self.slot(id).filter(|slot| running(slot)) {
-            let at = slot.agenda.busy_until.max(self.now);
-            self.plan(at, Plan::Reopen(id));
+        let Some(slot) = self.slot(id) else { return };
+        let Some(running) = slot.running.as_ref().filter(|running| running.must_reopen) else { return };
+        let at = slot.agenda.busy_until.max(self.now);
+        let alarm = running.diverged.filter(|_| slot.machine.damage == Damage::None);
+        self.plan(at, Plan::Reopen(id));
+        if let Some(alarm) = alarm.filter(|_| self.is_honest(id)) {
+            self.judge(self.now, Err((Oracle::Stopped, format!("replica {id} stops: {alarm}"))));
         }
     }
 
