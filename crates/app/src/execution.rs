@@ -348,7 +348,11 @@ impl Execution {
     ///
     /// # Errors
     /// Fails when they are no snapshot of this application, or the header names another state.
-    pub fn check_manifest(&self, header: &[u8], chunks: &[ChunkId]) -> Result<(Height, Digest), RestoreError> {
+    pub fn check_manifest(
+        &self,
+        header: &[u8],
+        chunks: &[ChunkId],
+    ) -> Result<(Height, Digest), RestoreError> {
         let header = self.read_header(header)?;
         if header.rest.len() > SNAPSHOT_HEADER_BYTES_MAX || chunks.len() > SNAPSHOT_CHUNKS_MAX {
             return Err(RestoreError::Surplus);

@@ -16,8 +16,8 @@ use quorate_types::limits::{
     REPLY_BYTES_CEILING, SESSIONS_PER_CLIENT_MAX,
 };
 use quorate_types::{
-    ChunkId, Bundle, BundleDigest, BundleNo, ClientId, DecodeError, Digest, DigestWriter, Outcome, PublicKey, Reader,
-    ReplyBundle, SessionId, Wire,
+    Bundle, BundleDigest, BundleNo, ChunkId, ClientId, DecodeError, Digest, DigestWriter, Outcome, PublicKey,
+    Reader, ReplyBundle, SessionId, Wire,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -59,7 +59,10 @@ impl Snapshot {
     /// Adds the next chunk, whose id is [`ChunkId::of`] its encoding. A service that keeps the ids of unchanged chunks
     /// encodes and hashes only the changed ones.
     pub fn push(&mut self, id: ChunkId, chunk: Arc<dyn Chunk>) {
-        debug_assert!(id == ChunkId::of(&encoding(&*chunk)), "a chunk of the snapshot has the id of another one");
+        debug_assert!(
+            id == ChunkId::of(&encoding(&*chunk)),
+            "a chunk of the snapshot has the id of another one"
+        );
         self.ids.push(id);
         self.chunks.push(chunk);
     }

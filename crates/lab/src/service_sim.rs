@@ -23,7 +23,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes of a snapshot's header before the two inner headers.
 const LENGTHS_BYTES: usize = 8;
 
-
 /// Work of the service in a run, over all replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServiceWork {
@@ -276,9 +275,9 @@ fn shown(bytes: &[u8]) -> Box<dyn Display + '_> {
 
 #[cfg(test)]
 mod tests {
-    use quorate_types::digest::context;
     use super::*;
     use quorate_app::{BucketMap, MapApplication, OnMap};
+    use quorate_types::digest::context;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[derive(Debug)]

@@ -4,7 +4,7 @@ use crate::config::{Durability, NodeConfig, NodeKeys, client_auth_name};
 use crate::exit::Failure;
 use crate::out;
 use crate::processes::{READY, TAKEN};
-use crate::runtime::{self, Facts, Node, NodeFault, NodeSetup, wall_ns};
+use crate::runtime::{self, Facts, Node, NodeFault, NodeSetup, RunEnd, wall_ns};
 use crate::service::Service;
 use crate::signals::StopRequest;
 use quorate_client::cluster::LinkMode;
@@ -115,17 +115,40 @@ fn serve(
         Durability::None => (None, Some(folder)),
         Durability::Fsync | Durability::Os => (Some(folder), None),
     };
-    let setup = NodeSetup {
-        host: host_setup(&config, service, &keys)?,
-        disk,
-        peers: peer_configs(&config),
-        security: security(&config, &keys)?,
-        listen_peers: peers,
-        listen_clients: clients,
-        facts: facts(&config, log_mode),
-        folder,
-    };
-    let mut node = Node::open(setup).map_err(|fault| failure(&config, &fault))?;
+    let mut parts = (disk, folder);
+    let mut is_first = true;
+    loop {
+        let (disk, folder) = parts;
+        let setup = NodeSetup {
+            host: host_setup(&config, service, &keys)?,
+            disk,
+            peers: peer_configs(&config),
+            security: security(&config, &keys)?,
+            // The addresses stay taken while the replica is opened anew.
+            listen_peers: peers.try_clone().map_err(Failure::run)?,
+            listen_clients: clients.try_clone().map_err(Failure::run)?,
+            facts: facts(&config, log_mode.clone()),
+            folder,
+        };
+        let mut node = Node::open(setup).map_err(|fault| failure(&config, &fault))?;
+        if std::mem::take(&mut is_first) {
+            report_ready(&config, stop)?;
+        }
+        match node.run(&mut || stop.signal().is_some()) {
+            Ok(RunEnd::Reopen) => parts = node.close(),
+            Ok(RunEnd::Stopped) => {
+                // No work is left: a promise is durable before it is sent.
+                tracing::info!("{}", node.summary());
+                tracing::info!("stopped on {}", stop.signal().unwrap_or("a signal"));
+                return Ok(());
+            }
+            Err(fault) => return Err(failure(&config, &fault)),
+        }
+    }
+}
+
+/// Reports to the log and to the parent process that the node serves.
+fn report_ready(config: &NodeConfig, stop: &StopRequest) -> Result<(), Failure> {
     let (cluster, id) = (config.cluster.cluster_id(), config.id);
     tracing::info!(
         "replica {id} of cluster {cluster} serves; peers {}, clients {}",
@@ -134,16 +157,7 @@ fn serve(
     );
     // The parent may request a stop as soon as it reads "ready".
     stop.begin();
-    out::line(READY)?;
-    match node.run(&mut || stop.signal().is_some()) {
-        Ok(()) => {
-            // No work is left: a promise is durable before it is sent.
-            tracing::info!("{}", node.summary());
-            tracing::info!("stopped on {}", stop.signal().unwrap_or("a signal"));
-            Ok(())
-        }
-        Err(fault) => Err(failure(&config, &fault)),
-    }
+    out::line(READY)
 }
 
 pub(crate) fn host_setup(

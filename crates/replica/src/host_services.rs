@@ -177,8 +177,7 @@ impl HostView for HostServices {
         if self.lag > EXECUTE_LAG_MAX {
             return None;
         }
-        let bundles =
-            if self.pool.has_untaken() { self.pool.take(&self.bodies.limits) } else { Vec::new() };
+        let bundles = if self.pool.has_untaken() { self.pool.take(&self.bodies.limits) } else { Vec::new() };
         if bundles.is_empty() {
             return self.empty_payload();
         }

@@ -109,9 +109,15 @@ impl Replica {
         self.awaits_state
     }
 
-    /// Whether this replica needs a state of its peers.
-    pub(crate) fn needs_state(&self) -> bool {
-        self.awaits_state || self.is_out()
+    /// Whether this replica cannot go on without a state of its peers, as far as it knows. It had executed `before` at the
+    /// last stable checkpoint.
+    pub(crate) fn needs_state(&self, before: Height) -> bool {
+        match self.next_block() {
+            _ if self.awaits_state => true,
+            NextBlock::Kept => false,
+            NextBlock::Doubtful => self.sequencer.executed() == before,
+            NextBlock::Gone => true,
+        }
     }
 
     /// Returns the number of reports of peers so far. Only a new report changes [`Replica::next_block`] while this replica

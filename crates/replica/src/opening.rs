@@ -76,6 +76,7 @@ impl Replica {
                 decisions: PeerDecisions::new(committee.weak()),
                 answered: AnsweredThisTurn::default(),
                 announce_at: Time(ANNOUNCE_IDLE_NS),
+                executed_at_checkpoint: executed,
             },
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             logged: LoggedBlocks { ids, kept: log.kept },

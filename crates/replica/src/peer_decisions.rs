@@ -159,11 +159,9 @@ impl PeerDecisions {
             NextBlock::Kept
         } else if gone == ahead().count() {
             NextBlock::Gone
-        } else if gone >= self.weak {
-            // One of those that keep it may be a liar.
-            NextBlock::Doubtful
         } else {
-            NextBlock::Kept
+            // Those that keep it may be liars, and so may the others.
+            NextBlock::Doubtful
         }
     }
 
@@ -178,8 +176,8 @@ impl PeerDecisions {
 pub enum NextBlock {
     /// The block is not decided yet, or a peer may have it.
     Kept,
-    /// f + 1 peers do not have it any more, and others claim to have it. A replica that makes no progress needs a
-    /// transfer of state.
+    /// Some peers do not have it any more, and others claim to have it. A replica that makes no progress needs a transfer
+    /// of state.
     Doubtful,
     /// No peer that is ahead has it any more. The replica needs a transfer of state.
     Gone,
@@ -243,7 +241,13 @@ mod tests {
         decided.on_heights(Time(0), ReplicaId(3), at(1 << 60, 6), Height(5));
         assert_eq!(next(&decided, 5), NextBlock::Doubtful, "one peer claims to keep it, and may lie");
         decided.on_heights(Time(0), ReplicaId(2), at(100, 6), Height(5));
-        assert_eq!(next(&decided, 5), NextBlock::Kept, "f + 1 peers keep it");
+        assert_eq!(
+            next(&decided, 5),
+            NextBlock::Doubtful,
+            "the only peer that does not keep it may be the liar"
+        );
+        decided.on_heights(Time(0), ReplicaId(1), at(100, 6), Height(5));
+        assert_eq!(next(&decided, 5), NextBlock::Kept);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! State of the exchange with the peers: what they have decided, what they were handed, and the next announcement.
 
 use crate::peer_decisions::PeerDecisions;
-use quorate_types::{ReplicaId, Time};
+use quorate_types::{Height, ReplicaId, Time};
 use std::collections::BTreeMap;
 
 /// The shortest pause between two announcements of this replica's heights. One follows the last height of a burst.
@@ -19,6 +19,8 @@ pub(crate) struct PeerExchange {
     pub(crate) answered: AnsweredThisTurn,
     /// The time of the next announcement of this replica's heights.
     pub(crate) announce_at: Time,
+    /// The height that was executed when the last checkpoint became stable.
+    pub(crate) executed_at_checkpoint: Height,
 }
 
 /// Answers to each peer in one turn. A question is short, and its answer may be thousands of frames.

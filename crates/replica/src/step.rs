@@ -115,6 +115,9 @@ impl Replica {
 
     fn apply(&mut self, effect: Effect) {
         match effect {
+            // The stable checkpoint has settled it already: an opening would drop it.
+            Effect::Record { key, .. }
+                if key.height > Height::ZERO && key.height <= self.checkpoints.height() => {}
             Effect::Record { key, bytes } => self.outbox.record(key, bytes, &mut self.out),
             Effect::Reserve(kind, view) => self.outbox.reserve(kind, view, &mut self.out),
             Effect::Withdraw(kind, view) => self.outbox.withdraw(kind, view),
@@ -353,7 +356,9 @@ impl Replica {
         let stable = proof.checkpoint;
         // Blocks that are not executed stay, also below the checkpoint, and are executed from here. A replica that needs a
         // state cannot execute them, and would keep more and more of them.
-        let executable = if self.needs_state() { stable.height } else { self.sequencer.executed() };
+        let executed = self.sequencer.executed();
+        let before = std::mem::replace(&mut self.peers.executed_at_checkpoint, executed);
+        let executable = if self.needs_state(before) { stable.height } else { executed };
         let settled = stable.height.min(executable);
         self.outbox.forget_records(stable.height);
         // The remaining blocks extend the last block that goes.

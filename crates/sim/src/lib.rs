@@ -70,7 +70,10 @@ pub use quorate_app::{KvOp, KvResult};
 pub use quorate_client::core::Audience;
 pub use quorate_history::{History, Model, Op, OpId, Record};
 pub use quorate_host::Stamp;
-pub use quorate_replica::{Divergence, Quorum, ReplicaState, ReplicaStatus};
+pub use quorate_replica::{
+    Divergence, Heights, HostMessage, PieceAt, Quorum, ReplicaState, ReplicaStatus, StateOffer,
+    TransferMessage,
+};
 pub use report::Report;
 pub use service_run::run_with_restarts;
 pub use settings::{

@@ -235,7 +235,8 @@ mod tests {
             store.append(Mark(u64::from(number)), &record(number)).unwrap();
             store.write_and_sync().unwrap();
         }
-        let mut writer = store.begin_snapshot(Height(4), b"header".to_vec(), &[ChunkId::of(b"chunk")]).unwrap();
+        let mut writer =
+            store.begin_snapshot(Height(4), b"header".to_vec(), &[ChunkId::of(b"chunk")]).unwrap();
         store.write_chunk(&mut writer, 0, b"chunk").unwrap();
         store.sync_chunks(&mut writer).unwrap();
         store.commit_snapshot(writer).unwrap();
@@ -272,7 +273,8 @@ mod tests {
 
         store.append(Mark(4), &record(4)).unwrap();
         store.write_and_sync().unwrap();
-        let mut writer = store.begin_snapshot(Height(5), b"header".to_vec(), &[ChunkId::of(b"other")]).unwrap();
+        let mut writer =
+            store.begin_snapshot(Height(5), b"header".to_vec(), &[ChunkId::of(b"other")]).unwrap();
         store.write_chunk(&mut writer, 0, b"other").unwrap();
         store.sync_chunks(&mut writer).unwrap();
         store.commit_snapshot(writer).unwrap();

@@ -368,15 +368,12 @@ impl Snapshots {
     ) -> Result<Vec<u8>, Fault> {
         let at = snapshot.chunks.get(index);
         let at = at.filter(|at| offset.checked_add(length).is_some_and(|end| end <= at.id.length));
-        let at = at
-            .ok_or_else(|| misuse(snapshot.height, "the host has requested bytes beyond the end of a chunk"))?;
+        let at = at.ok_or_else(|| {
+            misuse(snapshot.height, "the host has requested bytes beyond the end of a chunk")
+        })?;
         let mut bytes = vec![0; to_usize(length)];
         if length > 0 {
-            disk.blob_read(
-                &chunks_name(at.file),
-                at.offset.saturating_add(u64::from(offset)),
-                &mut bytes,
-            )?;
+            disk.blob_read(&chunks_name(at.file), at.offset.saturating_add(u64::from(offset)), &mut bytes)?;
         }
         Ok(bytes)
     }

@@ -128,13 +128,7 @@ impl StateFetcher {
     }
 
     /// Does what is due.
-    pub(super) fn tick(
-        &mut self,
-        now: Time,
-        replica: &Replica,
-        store: &BoxedStore,
-        out: &mut dyn Outgoing,
-    ) {
+    pub(super) fn tick(&mut self, now: Time, replica: &Replica, store: &BoxedStore, out: &mut dyn Outgoing) {
         self.look(now, replica);
         if self.since.is_none() {
             return;
@@ -183,7 +177,8 @@ impl StateFetcher {
         self.asked.remove(from);
         let checkpoint = offer.proof.checkpoint;
         // The intake has checked the signatures. Header and chunks must be those of the signed state (DESIGN 4.4).
-        if execution.check_manifest(&offer.header, &offer.chunks) != Ok((checkpoint.height, checkpoint.state)) {
+        if execution.check_manifest(&offer.header, &offer.chunks) != Ok((checkpoint.height, checkpoint.state))
+        {
             let kind = TransferMessage::State(Box::new(offer)).kind();
             self.mark_bad(from, kind, "state is not the signed one", out);
             return Ok(());
@@ -192,7 +187,11 @@ impl StateFetcher {
         self.offers.insert(from, height);
         let (first, last) = store.kept();
         let fits = height >= last || height.next() >= first;
-        if height <= replica.issued() || height < store.distrusted() || height <= store.newest_height() || !fits {
+        if height <= replica.issued()
+            || height < store.distrusted()
+            || height <= store.newest_height()
+            || !fits
+        {
             return Ok(());
         }
         let replaces = match &self.receiving {

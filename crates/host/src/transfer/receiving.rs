@@ -133,12 +133,7 @@ impl Receiving {
     }
 
     /// Asks the peers that have this state for chunks.
-    pub(super) fn ask(
-        &mut self,
-        now: Time,
-        peers: impl Iterator<Item = ReplicaId>,
-        out: &mut dyn Outgoing,
-    ) {
+    pub(super) fn ask(&mut self, now: Time, peers: impl Iterator<Item = ReplicaId>, out: &mut dyn Outgoing) {
         let height = self.height();
         for peer in peers {
             let Self { sources, unassigned, writer, .. } = self;

@@ -13,9 +13,9 @@ use quorate_types::codec::{put_bytes, put_length};
 use quorate_types::mutate::{mutate, nudge};
 use quorate_types::rng::Rng;
 use quorate_types::{
-    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ChunkId, ClusterId, DecodeError, Digest,
-    Floors, Height, Incarnation, Kind, LogEntry, Mark, Payload, PayloadId, ProtocolId, PublicKey, Reader,
-    ReplicaId, SessionId, Statement, View,
+    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ChunkId, ClusterId, DecodeError,
+    Digest, Floors, Height, Incarnation, Kind, LogEntry, Mark, Payload, PayloadId, ProtocolId, PublicKey,
+    Reader, ReplicaId, SessionId, Statement, View,
 };
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use links::Links;
 use log_lines::LogLine;
 use quarantine::Quarantine;
-use quorate_consensus::LinkEvent;
+use quorate_consensus::{Alarm, LinkEvent};
 use quorate_host::{Host, HostFault, HostSetup, Outgoing as _, TurnEnd, TurnWork};
 use quorate_net::link::Identity;
 use quorate_net::reactor::{
@@ -117,6 +117,15 @@ enum PendingAnswer {
     Close(ConnId, &'static str),
 }
 
+/// The reason for which a node ends its run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RunEnd {
+    /// It was asked to stop.
+    Stopped,
+    /// The state on the disk is another one: the replica must be opened on it.
+    Reopen,
+}
+
 /// One replica on this machine.
 pub struct Node {
     host: Host,
@@ -163,6 +172,9 @@ impl Node {
         // The clock starts after the log was read, which may take long: waits that begin at the opening need reachable peers
         // (`sync-hotstuff` §18).
         let clock = NodeClock::default();
+        if let Some(why) = host.missing_state() {
+            tracing::warn!("the disk gives no state ({why}): this replica receives one from its peers");
+        }
         host.set_wall_offset(wall_ns().saturating_sub(clock.now().0));
         let mut node = Self {
             net,
@@ -203,30 +215,49 @@ impl Node {
         }
     }
 
-    /// Runs until `must_stop` returns true. Each pass checks it: once a second at least, and soon after a signal.
+    /// Runs until `must_stop` returns true, or until the replica must be opened anew. Each pass checks it: once a second at
+    /// least, and soon after a signal.
     ///
     /// # Errors
     /// The fault that stopped the node.
-    pub fn run(&mut self, must_stop: &mut dyn FnMut() -> bool) -> Result<(), NodeFault> {
+    pub fn run(&mut self, must_stop: &mut dyn FnMut() -> bool) -> Result<RunEnd, NodeFault> {
         let mut end = TurnEnd::Owing;
         while !must_stop() {
             end = match self.pass(end) {
+                Ok(TurnEnd::Transferred) => {
+                    tracing::info!("the state of the peers is on the disk: the replica is opened on it");
+                    return Ok(RunEnd::Reopen);
+                }
                 Ok(end) => end,
+                Err(NodeFault::Host(HostFault::Stopped(alarm @ Alarm::StateDiverged { height }))) => {
+                    self.log_alarms();
+                    tracing::error!(
+                        "{alarm}: this replica drops its state, receives one from its peers, and counts among the f faulty replicas \
+                         until then. If it happens again, replace the machine"
+                    );
+                    self.host.distrust(height)?;
+                    return Ok(RunEnd::Reopen);
+                }
                 Err(fault) => {
-                    // A state that differs from the peers' may be the reason.
                     self.log_alarms();
                     return Err(fault);
                 }
             };
         }
-        Ok(())
+        Ok(RunEnd::Stopped)
+    }
+
+    /// Closes the node, and returns its disk and its folder for the next opening.
+    #[must_use]
+    pub fn close(self) -> (Box<dyn Disk>, Option<FolderGuard>) {
+        (self.host.into_disk(), self.quarantine.into_folder())
     }
 
     /// Sleeps if no work is left, for a limited time, then takes one turn.
     fn pass(&mut self, end: TurnEnd) -> Result<TurnEnd, NodeFault> {
         let before = self.clock.now();
         let wake = match end {
-            TurnEnd::Owing => before,
+            TurnEnd::Owing | TurnEnd::Transferred => before,
             TurnEnd::Idle => self.time_to_wake(before),
         };
         self.net.wait(Some(Duration::from_nanos(wake.since(before))))?;

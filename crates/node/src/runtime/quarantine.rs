@@ -32,6 +32,11 @@ impl Quarantine {
         Ok(Self { folder, weak, deniers: ReplicaSet::EMPTY, reason })
     }
 
+    /// Returns the folder, for the next opening of this process.
+    pub(super) fn into_folder(self) -> Option<FolderGuard> {
+        self.folder
+    }
+
     /// Returns the reason of the exclusion; `None` for a replica that takes part.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()

@@ -1,11 +1,11 @@
 //! Replicas that lose power and recover.
 
 use crate::support::{
-    SURVIVES, TRANSPORTS, ask, begin, both, go, incr, latency, no_view_change, put, r, restart, settle, short_window,
-    wait_for, world_of,
+    SURVIVES, TRANSPORTS, ask, begin, both, go, incr, latency, many, no_view_change, put, r, restart, settle,
+    short_window, wait_for, world_of,
 };
 use quorate_consensus::Entry;
-use quorate_sim::{KvResult, Op, OpId, Oracle, ReplicaState, Survives, Transport, Workload, World, ms, secs};
+use quorate_sim::{KvResult, OpId, Oracle, ReplicaState, Survives, Transport, Workload, World, ms, secs};
 use quorate_types::{Height, Incarnation, ReplicaId};
 
 both! {
@@ -271,13 +271,4 @@ fn s18_replica_with_a_different_state_receives_another_one(entry: &Entry) {
         }
         assert_eq!(world.differing(r(0)), [], "all replicas agree at later checkpoints");
     }
-}
-
-fn many(world: &mut World, bundles: usize) -> u64 {
-    let height = world.height();
-    for value in 0..bundles {
-        let op: Op = put(&format!("k{}", value % 5), format!("{value:0>200}"));
-        ask(world, value % 4, op);
-    }
-    world.height().since(height)
 }

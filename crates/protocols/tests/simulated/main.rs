@@ -63,6 +63,7 @@ mod sync_short_waits;
 mod synchronous;
 mod synchrony;
 mod traces;
+mod transfers;
 mod twins;
 mod view_change;
 mod view_crashes;

@@ -112,6 +112,16 @@ pub(crate) fn ask(world: &mut World, client: usize, op: Op) -> OpId {
     id
 }
 
+/// Makes so many requests, one after the other, over five keys. Returns the number of heights that they took.
+pub(crate) fn many(world: &mut World, bundles: usize) -> u64 {
+    let height = world.height();
+    for value in 0..bundles {
+        let op: Op = put(&format!("k{}", value % 5), format!("{value:0>200}"));
+        ask(world, value % 4, op);
+    }
+    world.height().since(height)
+}
+
 /// Cuts one replica off from all others and from clients until the network fault ends.
 pub(crate) fn cut(world: &mut World, who: usize) -> u64 {
     let one = Places::one(who);

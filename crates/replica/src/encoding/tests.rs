@@ -1,6 +1,7 @@
 //! The encoding of inputs and outputs: every variant can be written and read, and no other bytes can be read.
 
 use crate::host_message::{Heights, HostMessage};
+use crate::transfer_message::{PieceAt, StateOffer, TransferMessage};
 use crate::{Checked, CheckedMessage, ConnId, Input, NameInterner, Output, OwnCopyTicket, Unsealed};
 use proptest::prelude::*;
 use quorate_consensus::{
@@ -13,10 +14,10 @@ use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, NoOrder, Refusal};
 use quorate_types::{
-    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, Digest, Executed,
-    ExecutedBundle, Floors, FullBlock, Height, Incarnation, Kind, LogEntry, Mark, OrderChain, OrderProof,
-    Payload, PayloadId, ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle, SessionId, Signature,
-    SignedBlock, Statement, Time, View,
+    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, ChunkId, Digest,
+    Executed, ExecutedBundle, Floors, FullBlock, Height, Incarnation, Kind, LogEntry, Mark, OrderChain,
+    OrderProof, Payload, PayloadId, ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle, SessionId,
+    Signature, SignedBlock, Statement, Time, View,
 };
 use std::sync::Arc;
 
@@ -107,6 +108,13 @@ impl Draw {
     }
     fn array<const N: usize>(&mut self) -> [u8; N] {
         std::array::from_fn(|_| self.0.next_u64() as u8)
+    }
+    fn offer(&mut self) -> StateOffer {
+        let chunks = self.list(5, |d| ChunkId { digest: d.digest(), length: d.u64() as u32 });
+        StateOffer { proof: self.proof(), header: self.bytes(), chunks }
+    }
+    fn piece(&mut self, length: u32) -> PieceAt {
+        PieceAt { height: self.height(), index: self.u64() as u32, offset: self.u64() as u32, length }
     }
     fn digest(&mut self) -> Digest {
         if self.0.chance(100_000) { Digest::ZERO } else { Digest(self.array()) }
@@ -274,7 +282,25 @@ impl Each for HostMessage {
         8 => Self::NoBlock(_) => Self::NoBlock(d.block_id()),
         9 => Self::Probe { .. } => Self::Probe { incarnation: Incarnation(d.u64()), number: d.u64() },
         10 => Self::ProbeAnswer { .. } => Self::ProbeAnswer { incarnation: Incarnation(d.u64()), number: d.u64(), oldest_ns: d.u64(), at: Time(d.u64()) },
+        11 => Self::Transfer(_) => Self::Transfer(TransferMessage::one(d)),
     }
+}
+
+impl Each for TransferMessage {
+    type Of = Self;
+    variants! { each, d:
+        0 => Self::AskState(_) => Self::AskState(d.height()),
+        1 => Self::State(_) => Self::State(Box::new(d.offer())),
+        2 => Self::NoState => Self::NoState,
+        3 => Self::AskPiece(_) => Self::AskPiece(d.piece(0)),
+        4 => Self::Piece(..) => piece(d),
+        5 => Self::NoPiece(_) => Self::NoPiece(d.height()),
+    }
+}
+
+fn piece(d: &mut Draw) -> TransferMessage {
+    let bytes = d.bytes();
+    TransferMessage::Piece(d.piece(bytes.len() as u32), bytes)
 }
 
 impl Each for LogEntry {
@@ -428,7 +454,8 @@ fn inputs(d: &mut Draw) -> Vec<Input> {
     all.extend(
         CheckedMessage::each(d).into_iter().map(|m| Input::Peer(checked(d, Some(m)))).collect::<Vec<_>>(),
     );
-    for message in HostMessage::each(d) {
+    let transfers = TransferMessage::each(d).into_iter().map(HostMessage::Transfer);
+    for message in transfers.chain(HostMessage::each(d)).collect::<Vec<_>>() {
         all.push(Input::Peer(checked(d, Some(CheckedMessage::Host(message)))));
     }
     for event in LinkEvent::each(d) {
@@ -499,6 +526,7 @@ fn same(a: &Input, b: &Input) -> bool {
             Input::AskOrder { conn: other, client: theirs, bundle: others },
         ) => conn == other && client == theirs && bundle == others,
         (Input::Disconnected(a), Input::Disconnected(b)) => a == b,
+        (Input::WantHeights(a), Input::WantHeights(b)) => a == b,
         _ => false,
     }
 }

@@ -10,12 +10,15 @@ const PER_HEIGHT_MAX: u64 = 16;
 /// Largest number of entries that any window allows.
 const BASE_MAX: u64 = 64;
 
-/// Checks one replica with this window.
-pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Judged {
-    let most = window.saturating_mul(PER_HEIGHT_MAX).saturating_add(BASE_MAX);
+/// Checks one replica with this window. It may hold `served` blocks more, while it follows its peers' chain from far
+/// below.
+pub(crate) fn check_bounds(window: u64, served: u64, status: &ReplicaStatus) -> Judged {
+    let limit = window.saturating_mul(PER_HEIGHT_MAX).saturating_add(BASE_MAX);
     let OutboxSize { guard_entries: guard, records, held } = status.outbox;
-    let counts = [("guard", guard), ("records", records), ("held", held), ("blocks", status.blocks)];
-    for (name, count) in counts {
+    let counts =
+        [("guard", guard, 0), ("records", records, 0), ("held", held, 0), ("blocks", status.blocks, served)];
+    for (name, count, more) in counts {
+        let most = limit.saturating_add(more);
         if u64::try_from(count).is_ok_and(|count| count > most) {
             let what = format!("replica {} holds {count} {name}; its window allows {most}", status.id);
             return Err((Oracle::Bounds, what));
@@ -82,7 +85,7 @@ mod tests {
                 idle_bundles: bundles - bundles / 2,
                 idle_bytes: bytes - bytes / 2,
             };
-            let verdict = check_bounds(8, &ReplicaStatus { pool, ..status((0, 0, 0), 0, 0) });
+            let verdict = check_bounds(8, 0, &ReplicaStatus { pool, ..status((0, 0, 0), 0, 0) });
             assert_eq!(verdict.err().map(|(oracle, _)| oracle), found, "{pool:?}");
         }
     }
@@ -99,7 +102,7 @@ mod tests {
             ((0, 0, 0), more, 0, Some(Oracle::Bounds)),
             ((0, 0, 0), 0, 1, Some(Oracle::SameSlot)),
         ] {
-            let verdict = check_bounds(8, &status(outbox, blocks, contradictions));
+            let verdict = check_bounds(8, 0, &status(outbox, blocks, contradictions));
             assert_eq!(verdict.err().map(|(oracle, _)| oracle), found, "{outbox:?} {blocks}");
         }
     }

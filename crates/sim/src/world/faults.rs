@@ -135,7 +135,8 @@ impl World {
 
     /// Closes a replica and opens it anew, as a node does after a transfer of state, or when its own state is wrong.
     fn reopen(&mut self, id: ReplicaId) {
-        if self.slot(id).is_some_and(|slot| slot.running.as_ref().is_some_and(|running| running.must_reopen)) {
+        if self.slot(id).is_some_and(|slot| slot.running.as_ref().is_some_and(|running| running.must_reopen))
+        {
             self.lose_power(id, Survives::Cached);
             self.start_again(id);
         }

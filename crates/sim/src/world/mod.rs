@@ -401,7 +401,10 @@ impl World {
         for id in self.honest().collect::<Vec<_>>() {
             if let Some(status) = self.status(id) {
                 let window = if self.mutations.bounds_are_tight { 8 } else { self.cluster.genesis.window };
-                let verdict = crate::oracles::check_bounds(window, &status);
+                // Apollo and Artemis serve so many rounds to a replica that comes back.
+                let follows = ["apollo", "artemis"].contains(&self.settings.entry.spec.name.as_str());
+                let served = if follows && !self.mutations.bounds_are_tight { 1_024 } else { 0 };
+                let verdict = crate::oracles::check_bounds(window, served, &status);
                 self.judge(self.now, verdict);
             }
         }

@@ -202,8 +202,7 @@ fn calls_out_of_order_are_refused() {
     let refused = |result: Result<(), Fault>| assert!(matches!(result, Err(Fault::Snapshot { .. })));
     refused(snapshots.begin(&mut disk, Height(5), (Vec::new(), &[]), Origin::Own).map(|_| ()));
     let state = vec![2; 4];
-    let mut writer =
-        snapshots.begin(&mut disk, Height(6), (Vec::new(), &ids(&state)), Origin::Own).unwrap();
+    let mut writer = snapshots.begin(&mut disk, Height(6), (Vec::new(), &ids(&state)), Origin::Own).unwrap();
     refused(Snapshots::write(&mut disk, &mut writer, 4, b""));
     Snapshots::write(&mut disk, &mut writer, 1, &content(1, 2)).unwrap();
     refused(Snapshots::write(&mut disk, &mut writer, 1, &content(1, 2)));
@@ -259,7 +258,10 @@ fn received_state_uses_the_chunks_that_are_there_and_replaces_damaged_ones() {
     state[4] = 1;
     let mut writer = receive(&mut snapshots, &mut disk, (7, &state), None);
     assert_eq!(needed(&writer), [4]);
-    assert!(matches!(snapshots.commit(&mut disk, &mut writer), Err(Fault::Snapshot { .. })), "nothing was read");
+    assert!(
+        matches!(snapshots.commit(&mut disk, &mut writer), Err(Fault::Snapshot { .. })),
+        "nothing was read"
+    );
     // Chunk 2 of the old snapshot is damaged on the disk.
     let at = writer.snapshot.chunks[2].offset;
     assert!(disk.flip_blob(&chunks_name(1), usize::try_from(at).unwrap(), 3));

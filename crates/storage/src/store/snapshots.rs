@@ -215,7 +215,8 @@ impl<D: Disk> Store<D> {
         let (first, last) = self.kept();
         let distrusted = self.snapshots.distrusted();
         if distrusted > Height::ZERO {
-            let why = format!("its states from height {distrusted} on differ from those that a quorum has signed");
+            let why =
+                format!("its states from height {distrusted} on differ from those that a quorum has signed");
             self.missing_state = Some(why);
             return Ok(Height::ZERO);
         }

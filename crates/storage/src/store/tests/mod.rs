@@ -5,8 +5,8 @@ use crate::index::WAITING_BODIES_MAX;
 use crate::mem_disk::{Keep, MemDisk};
 use quorate_types::bundle::{BundleBuilder, BundleKind};
 use quorate_types::{
-    Authenticator, BundleNo, ChunkId, Digest, Floors, Incarnation, Kind, PayloadId, PublicKey, ReplicaId, SessionId,
-    Signature, Slot, Statement, View,
+    Authenticator, BundleNo, ChunkId, Digest, Floors, Incarnation, Kind, PayloadId, PublicKey, ReplicaId,
+    SessionId, Signature, Slot, Statement, View,
 };
 
 pub(super) const PAGE: usize = 512;
