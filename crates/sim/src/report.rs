@@ -42,6 +42,8 @@ pub struct Report {
     pub bound: Option<Synchrony>,
     /// Time from the heal to the first answer to an operation that was called after it.
     pub recovered_ns: u64,
+    /// Number of states that replicas have received from their peers.
+    pub transfers: u64,
     /// Number of promises that were looked up on disks.
     pub promises: u64,
     /// Number of transitions.
@@ -102,6 +104,7 @@ impl Report {
             equivocators: world.equivocators().clone(),
             byzantine: world.byzantine_replicas().clone(),
             recovered_ns,
+            transfers: world.transfers(),
             promises: world.promises(),
             transitions,
             trace_hash: world.trace_hash(),
@@ -124,8 +127,9 @@ impl Report {
             self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
         let bound = self.bound.map_or(String::new(), |bound| format!("{bound}; "));
         format!(
-            "{bound}Byzantine: {named}; faults: {}; {} virtual s; recovered {} ms after the heal{}",
+            "{bound}Byzantine: {named}; faults: {}; {} states received; {} virtual s; recovered {} ms after the heal{}",
             faults.join(", "),
+            self.transfers,
             self.virtual_ns / 1_000_000_000,
             self.recovered_ns / 1_000_000,
             equivocators.concat()

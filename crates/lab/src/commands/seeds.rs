@@ -47,6 +47,8 @@ pub(super) struct SeedsSummary {
     pub(super) failures: u64,
     pub(super) virtual_seconds: f64,
     pub(super) requests: u64,
+    /// States that replicas have received from their peers.
+    pub(super) transfers: u64,
     pub(super) seconds: f64,
     pub(super) trace_hash: String,
     /// Byzantine replicas by host, over all seeds.
@@ -128,6 +130,7 @@ impl SeedsTotal {
         let sums = &mut self.sums;
         sums.seeds = sums.seeds.saturating_add(1);
         sums.requests = sums.requests.saturating_add(report.requests);
+        sums.transfers = sums.transfers.saturating_add(report.transfers);
         sums.lied_to = sums.lied_to.saturating_add(u64::from(!report.byzantine.is_empty()));
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);

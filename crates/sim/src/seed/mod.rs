@@ -272,9 +272,15 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     }
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
-    // No replica may lag behind the kept log while there is no state transfer, and view changes take room.
-    settings.storage.keep_bytes = rng.between(3 << 19, 4 << 20);
-    settings.storage.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
+    if rng.chance(500_000) {
+        // Replicas that were off receive a state.
+        settings.storage.keep_bytes = rng.between(16 << 10, 128 << 10);
+        settings.storage.snapshot_every_bytes = rng.between(16 << 10, 96 << 10);
+    } else {
+        // They catch up from the log of their peers. View changes take room.
+        settings.storage.keep_bytes = rng.between(3 << 19, 4 << 20);
+        settings.storage.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
+    }
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);
     settings.client.audience = match rng.between(0, 3) {
         0 => Audience::All,

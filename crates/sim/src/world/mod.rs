@@ -532,6 +532,12 @@ impl World {
         self.counters.failed_ops
     }
 
+    /// Returns the number of states that replicas have received from their peers.
+    #[must_use]
+    pub fn transfers(&self) -> u64 {
+        self.counters.transfers
+    }
+
     /// Returns the number of different promises that were judged.
     #[must_use]
     pub fn promises(&self) -> u64 {

@@ -128,6 +128,8 @@ pub(super) struct Counters {
     pub(super) passed: Vec<u64>,
     /// Operations that failed at their client.
     pub(super) failed_ops: u64,
+    /// States that replicas have received from their peers.
+    pub(super) transfers: u64,
 }
 
 impl Counters {
@@ -138,6 +140,7 @@ impl Counters {
             rejected: BTreeMap::new(),
             passed: vec![0; n],
             failed_ops: 0,
+            transfers: 0,
         }
     }
 }

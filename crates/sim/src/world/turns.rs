@@ -273,6 +273,8 @@ impl World {
         let Some(running) = slot.running.as_ref().filter(|running| running.must_reopen) else { return };
         let at = slot.agenda.busy_until.max(self.now);
         let alarm = running.diverged.filter(|_| slot.machine.damage == Damage::None);
+        let transfers = u64::from(running.diverged.is_none());
+        self.counters.transfers = self.counters.transfers.saturating_add(transfers);
         self.plan(at, Plan::Reopen(id));
         if let Some(alarm) = alarm.filter(|_| self.is_honest(id)) {
             self.judge(self.now, Err((Oracle::Stopped, format!("replica {id} stops: {alarm}"))));

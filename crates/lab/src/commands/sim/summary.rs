@@ -36,6 +36,7 @@ fn totals(summary: &SeedsSummary, scope: Scope) -> Table {
     row("replicas", summary.n.to_string());
     row("virtual time", format!("{:.0} s", summary.virtual_seconds));
     row("requests", summary.requests.to_string());
+    row("states received", summary.transfers.to_string());
     row("elapsed time", format!("{:.1} s", summary.seconds));
     row("trace hash", summary.trace_hash.get(..HASH_DIGITS).unwrap_or(&summary.trace_hash).to_owned());
     if scope == Scope::Range {
@@ -80,6 +81,7 @@ mod tests {
             failures: 0,
             virtual_seconds: 120.4,
             requests: 800,
+            transfers: 3,
             seconds: 1.26,
             trace_hash: "0123456789abcdef01".to_owned(),
             byzantine: BTreeMap::from([("mute", 1)]),
@@ -97,6 +99,7 @@ mod tests {
             "replicas 4",
             "virtual time 120 s",
             "requests 800",
+            "states received 3",
             "elapsed time 1.3 s",
             "trace hash 0123456789abcdef",
         ];
