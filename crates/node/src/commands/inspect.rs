@@ -47,6 +47,10 @@ struct Inspection {
     /// Height of the newest snapshot; 0 for none.
     snapshot: u64,
     snapshot_chunks: usize,
+    /// Height of the newest snapshot that peers can receive, because a quorum has signed its state; 0 for none.
+    proven_snapshot: u64,
+    /// The reason why log and snapshots give no state; `null` if they do.
+    missing_state: Option<String>,
     /// First and last decided height whose block is in the log; the first is above the last if there is none.
     kept: (u64, u64),
     /// Height of the state after snapshot and log.
@@ -101,6 +105,8 @@ fn inspect(config: &NodeConfig, mut host: Host, disk_bytes: u64) -> Result<Inspe
         openings: status.incarnation.0.saturating_sub(1),
         snapshot: snapshot.as_ref().map_or(0, |snapshot| snapshot.height().0),
         snapshot_chunks: snapshot.map_or(0, |snapshot| snapshot.chunks()),
+        proven_snapshot: host.store().newest_proven().unwrap_or_default().0,
+        missing_state: host.missing_state().map(str::to_owned),
         kept: (first.0, last.0),
         executed: host.executor().execution().height().0,
         state_digest: host.executor_mut().execution_mut().digest().to_string(),
@@ -122,6 +128,9 @@ fn print(found: &Inspection) -> Result<(), Failure> {
     out::line(format_args!("openings             {}", found.openings))?;
     let snapshot = match found.snapshot {
         0 => "none: the state is the one of the log".to_owned(),
+        height if height == found.proven_snapshot => {
+            format!("height {height}, {} chunks, with the signatures of a quorum", found.snapshot_chunks)
+        }
         height => format!("height {height}, {} chunks", found.snapshot_chunks),
     };
     out::line(format_args!("snapshot             {snapshot}"))?;
@@ -134,12 +143,19 @@ fn print(found: &Inspection) -> Result<(), Failure> {
     out::line(format_args!("stable checkpoint    height {}", found.stable))?;
     out::line(format_args!("blocks above it      {}", found.blocks))?;
     out::line(format_args!("promises             {} statements, {} records", found.promises, found.records))?;
-    out::line(format_args!(
-        "undamaged: its node continues after height {executed}. It believes later decisions that {} peers report, and \
-         needs one of these peers to keep height {} (`kept` in `quorate status --json`). {} of {n} replicas have to run \
-         before clients are served.",
-        found.reports_needed,
-        executed.saturating_add(1),
-        found.serving_needed
-    ))
+    match &found.missing_state {
+        Some(why) => out::line(format_args!(
+            "promises undamaged, state lost: {why}. Start the node: it receives a state from its peers, keeps its promises, \
+             and counts among the f faulty replicas until then. {} of {n} replicas have to run before clients are served.",
+            found.serving_needed
+        )),
+        None => out::line(format_args!(
+            "undamaged: its node continues after height {executed}. It believes later decisions that {} peers report. Where no \
+             peer keeps height {} any more (`kept` in `quorate status --json`), it receives a state from them. {} of {n} \
+             replicas have to run before clients are served.",
+            found.reports_needed,
+            executed.saturating_add(1),
+            found.serving_needed
+        )),
+    }
 }

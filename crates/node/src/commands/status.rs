@@ -149,6 +149,38 @@ fn guard_line(id: u64, replica: &Value) -> Option<String> {
     Some(line)
 }
 
+/// Returns the progress of a transfer of state; `None` where none is needed.
+fn transfer_line(id: u64, replica: &Value) -> Option<String> {
+    let transfer = replica.get("transfer")?.as_object()?;
+    let number = |name: &str| transfer.get(name).and_then(Value::as_u64);
+    let list = |name: &str| transfer.get(name).and_then(Value::as_array).into_iter().flatten();
+    let mut line = match number("height") {
+        None => format!("replica {id} needs a state, and no peer has offered one yet"),
+        Some(height) => {
+            let sources: Vec<String> = list("sources").map(ToString::to_string).collect();
+            let mb = |name: &str| number(name).unwrap_or(0) >> 20;
+            format!(
+                "replica {id} receives the state at height {height} from replicas {}: {} of {} MB",
+                sources.join(", "),
+                mb("received_bytes"),
+                mb("total_bytes")
+            )
+        }
+    };
+    if let Some(why) = replica.get("missing_state").and_then(Value::as_str) {
+        line.push_str(&format!("; its disk has none: {why}"));
+    }
+    for bad in list("bad") {
+        let why = bad.get("why").and_then(Value::as_str).unwrap_or("?");
+        let peer = bad.get("id").and_then(Value::as_u64).unwrap_or(0);
+        line.push_str(&format!("; replica {peer} has lied: {why}"));
+    }
+    if let Some(bytes) = number("lacks_bytes") {
+        line.push_str(&format!("; no room: raise disk_bytes_max by {bytes} bytes"));
+    }
+    Some(line)
+}
+
 /// Replaces characters that are not printable: a faulty replica may send any text to the terminal.
 fn printable(text: &str) -> String {
     let printable = |c: char| c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric();
@@ -213,6 +245,9 @@ fn print_more(replica: &Value, ledger: bool) -> Result<(), Failure> {
         if let Some(line) = guard_line(id, replica) {
             out::line(printable(&line))?;
         }
+    }
+    if let Some(line) = transfer_line(id, replica) {
+        out::line(printable(&line))?;
     }
     if let Some(last) = replica.pointer("/synchrony_alarms/last").and_then(Value::as_str) {
         let count = replica.pointer("/synchrony_alarms/count").and_then(Value::as_u64).unwrap_or(0);
@@ -307,6 +342,20 @@ mod tests {
         let near = "leader 2 answered 3 blames within 2 delta";
         let shown = guard_line(1, &json!({"guard": guard, "peers": peers})).unwrap();
         assert_eq!(shown, format!("{begin}, {after}, {itself}, {near}, 80 probes"));
+    }
+
+    #[test]
+    fn transfer_line_has_the_progress_and_the_liars() {
+        assert_eq!(transfer_line(1, &json!({"transfer": null})), None);
+        let mut replica = json!({"transfer": {"height": null, "sources": [], "bad": []}, "missing_state": "gone"});
+        let line = transfer_line(2, &replica).unwrap();
+        assert_eq!(line, "replica 2 needs a state, and no peer has offered one yet; its disk has none: gone");
+        replica["transfer"] = json!({"height": 96, "received_bytes": 3 << 20, "total_bytes": 9 << 20, "sources": [0, 3],
+            "bad": [{"id": 1, "why": "chunk"}], "lacks_bytes": 5});
+        replica["missing_state"] = Value::Null;
+        let line = "replica 2 receives the state at height 96 from replicas 0, 3: 3 of 9 MB; replica 1 has lied: chunk; no \
+            room: raise disk_bytes_max by 5 bytes";
+        assert_eq!(transfer_line(2, &replica).unwrap(), line);
     }
 
     #[test]

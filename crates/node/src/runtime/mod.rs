@@ -18,6 +18,7 @@ mod quarantine;
 mod rejects;
 mod reporter;
 mod status;
+mod transfer_lines;
 mod wire;
 
 pub use clients::Clients;
@@ -45,6 +46,7 @@ use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
 use quorate_types::{BundleDigest, ClientId, ClusterId, ReplicaId, Time};
 use reporter::EventReporter;
+use transfer_lines::TransferLines;
 use std::net::TcpListener;
 use std::time::Duration;
 use wire::{EarlyOutput, NodeOutput};
@@ -142,6 +144,7 @@ pub struct Node {
     quarantine: Quarantine,
     alarms: Alarms,
     progress: status::ExecutionProgress,
+    transfer_lines: TransferLines,
 }
 
 impl Node {
@@ -191,6 +194,7 @@ impl Node {
             quarantine,
             alarms: Alarms::new(me),
             progress: status::ExecutionProgress::default(),
+            transfer_lines: TransferLines::default(),
         };
         let mut wire = NodeOutput {
             net: &mut node.net,
@@ -298,6 +302,7 @@ impl Node {
         progress.update(now, replica.waiting(), (decided, executed), replica.delta_ns().is_some());
         let (view, leader) = replica.leader();
         let reason = || replica.status().last_view_change.to_string();
+        self.transfer_lines.after_pass(now, host.transfer()).into_iter().for_each(LogLine::log);
         let lines = [
             reporter.after_pass(now, now.since(began), sync_ns),
             reporter.too_far_behind(now, || replica.is_out(), decided.next()),

@@ -144,8 +144,8 @@ impl EventReporter {
         self.behind_reported = is_out;
         Some(LogLine::Warn(if is_out {
             format!(
-                "this replica is too far behind: no peer keeps height {next} any more, so it cannot catch up. It counts among the f \
-                 faulty replicas"
+                "this replica is too far behind: no peer keeps height {next} any more. It receives a state of its peers, and counts \
+                 among the f faulty replicas until then"
             )
         } else {
             format!("a peer keeps height {next} again: this replica can catch up")

@@ -1,5 +1,6 @@
 //! The content of `status`: one JSON object for each replica.
 
+use super::transfer_lines::transfer_json;
 use super::{Node, quarantine};
 use quorate_replica::{GuardStatus, ReplicaState};
 use quorate_types::{Height, Ledger, Time};
@@ -138,6 +139,8 @@ impl Node {
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
             "state": replica.state.name(), "alarm": stopped.or(excluded.map(quarantine::alarm)),
             "alarms": self.alarms.list(now),
+            // `null` unless the replica needs a state of its peers, or has found none on its disk.
+            "transfer": transfer_json(self.host.transfer().as_ref()), "missing_state": self.host.missing_state(),
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
             "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
             "kept": replica.kept.0, "state_digest": state.to_string(), "progress": progress,
