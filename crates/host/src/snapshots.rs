@@ -132,9 +132,12 @@ impl SnapshotProgress {
         let least = self.every_bytes.max(self.last_bytes);
         let every = self.checkpoint_every.max(1);
         let since = (height.since(self.last) / every).max(1);
-        let aligned = 1_u64 << since.ilog2();
+        // Between three and five quarters of the growth there is always a number with this factor.
+        let aligned = 1_u64 << (since / 2).max(1).ilog2();
         let number = height.0 / every;
-        grown >= least.saturating_mul(2) || (grown >= least && number.is_multiple_of(aligned))
+        let quarter = (least / 4).max(1);
+        grown >= quarter.saturating_mul(5)
+            || (grown >= quarter.saturating_mul(3) && number.is_multiple_of(aligned))
     }
 
     /// Notes the proof of a stable checkpoint, which the log has from this mark on.
