@@ -1,5 +1,6 @@
 //! The one generic seam: a protocol behind a trait object. Generics stop here.
 
+use crate::amnesia::Abstention;
 use crate::attack::AttackEntry;
 use crate::examined::{Choice, Examined, Healed};
 use crate::figures::Figures;
@@ -51,6 +52,14 @@ pub trait AnyProtocol: Send {
     fn on_link(&mut self, env: &mut Env<'_>, peer: ReplicaId, what: LinkEvent);
     /// See [`Protocol::on_sound`].
     fn on_sound(&mut self, env: &mut Env<'_>);
+    /// See [`Protocol::show`].
+    fn show(&mut self, env: &mut Env<'_>, peer: ReplicaId);
+    /// See [`Protocol::leave_view`].
+    fn leave_view(&mut self, env: &mut Env<'_>);
+    /// See [`Protocol::abstain`].
+    fn abstain(&mut self, env: &mut Env<'_>) -> Abstention;
+    /// See [`Protocol::remember`].
+    fn remember(&mut self, env: &mut Env<'_>) -> bool;
     /// Returns the due time of the next timer.
     fn deadline(&self) -> Option<Time>;
     /// Returns the timers that are set, for status.
@@ -113,6 +122,18 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
     }
     fn on_sound(&mut self, env: &mut Env<'_>) {
         self.protocol.on_sound(&mut Cx::new(env, &mut self.timers));
+    }
+    fn show(&mut self, env: &mut Env<'_>, peer: ReplicaId) {
+        self.protocol.show(&mut Cx::new(env, &mut self.timers), peer);
+    }
+    fn leave_view(&mut self, env: &mut Env<'_>) {
+        self.protocol.leave_view(&mut Cx::new(env, &mut self.timers));
+    }
+    fn abstain(&mut self, env: &mut Env<'_>) -> Abstention {
+        self.protocol.abstain(&mut Cx::new(env, &mut self.timers))
+    }
+    fn remember(&mut self, env: &mut Env<'_>) -> bool {
+        self.protocol.remember(&mut Cx::new(env, &mut self.timers))
     }
     fn deadline(&self) -> Option<Time> {
         self.timers.deadline()

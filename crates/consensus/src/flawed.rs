@@ -1,6 +1,7 @@
 //! A protocol with a flaw. Its messages, its effects and its state from the log pass through a [`Flaw`] that gets
 //! something wrong. The museum of published failures is made of these: the protocol itself stays as it is.
 
+use crate::amnesia::Abstention;
 use crate::attack::AttackEntry;
 use crate::effect::{Effect, To};
 use crate::examined::{Choice, Examined, Healed};
@@ -87,6 +88,12 @@ pub trait Flaw<P: Protocol>: Default + Send + 'static {
     }
 
     /// Returns the window that the host uses in place of `window`.
+    /// Changes the bounds of forgotten promises.
+    fn abstains(&self, bounds: Abstention) -> Abstention {
+        bounds
+    }
+
+    /// Changes the window.
     fn window(&self, window: Window) -> Window {
         window
     }
@@ -251,6 +258,24 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
 
     fn on_sound(&mut self, cx: &mut Cx<'_, Self>) {
         self.lend(cx, P::on_sound);
+    }
+
+    fn show(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        self.lend(cx, |protocol, cx| protocol.show(cx, peer));
+    }
+
+    fn leave_view(&mut self, cx: &mut Cx<'_, Self>) {
+        self.lend(cx, P::leave_view);
+    }
+
+    fn abstain(&self, cx: &mut Cx<'_, Self>) -> Abstention {
+        let now = cx.now();
+        let bounds = cx.lend(now, F::fresh, |cx| self.protocol.abstain(cx));
+        self.flaw.abstains(bounds)
+    }
+
+    fn remember(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        self.lend(cx, P::remember)
     }
 
     fn synchrony(params: &P::Params) -> Option<Synchrony> {

@@ -26,6 +26,7 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+mod amnesia;
 mod attack;
 mod effect;
 mod erase;
@@ -47,6 +48,7 @@ mod spec;
 mod status;
 mod timers;
 
+pub use amnesia::Abstention;
 pub use attack::{Answer, Attack, AttackEntry, Hear, Retelling, Scene};
 pub use effect::{Commit, Effect, Evidence, Hold, Note, To};
 pub use erase::{AnyProtocol, Entry, Timed};

@@ -2,7 +2,7 @@
 
 use crate::parts::certificate::CheckpointProof;
 use crate::record::Record;
-use quorate_types::{Block, BlockId, DecodeError, Height, Incarnation};
+use quorate_types::{Block, BlockId, DecodeError, Floors, Height, Incarnation};
 
 /// State from the log with which a protocol is opened. The host passes encoded records, `Past<Vec<u8>>`, and the erased
 /// protocol decodes them.
@@ -24,6 +24,9 @@ pub struct Past<R> {
     pub window: u64,
     /// K: heights between two checkpoints. From genesis.
     pub checkpoint_every: u64,
+    /// Floors of promises that this replica may have forgotten, because it has lost an earlier disk. The host lets no
+    /// statement below them leave. No statement at all leaves where they have the largest height: the replica is not back.
+    pub forgotten: Floors,
 }
 
 impl Past<Vec<u8>> {
@@ -38,6 +41,7 @@ impl Past<Vec<u8>> {
             incarnation: self.incarnation,
             window: self.window,
             checkpoint_every: self.checkpoint_every,
+            forgotten: self.forgotten,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! [`Protocol`] and [`Cx`] name each other: a handler takes the `Cx` of its own protocol, and a `Cx` offers the message,
 //! timer and record types of that protocol. They stand in one file for that reason.
 
+use crate::amnesia::Abstention;
 use crate::effect::{Commit, Effect, Evidence, Hold, Note, To};
 #[cfg(feature = "harness")]
 use crate::host_view::FreshnessOverride;
@@ -89,6 +90,32 @@ pub trait Protocol: Sized + Send + 'static {
     /// answers to probes have arrived that an earlier call lacked.
     fn on_sound(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;
+    }
+
+    /// Shows a peer that has lost its disk all that proves this replica's view and its highest certificate. The host sends
+    /// its own answer after these messages.
+    fn show(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        let _ = (cx, peer);
+    }
+
+    /// Asks the others to leave the present view, because a replica that has lost its disk waits for a later one. For
+    /// protocols whose views do not move by themselves.
+    fn leave_view(&mut self, cx: &mut Cx<'_, Self>) {
+        let _ = cx;
+    }
+
+    /// Returns the bounds of the promises that this replica may have forgotten: section "After amnesia" of its
+    /// specification. n - f others have shown all they know ([`Protocol::show`]), and this replica has handled it.
+    fn abstain(&self, cx: &mut Cx<'_, Self>) -> Abstention {
+        let _ = cx;
+        Abstention::FOR_EVER
+    }
+
+    /// Adopts what n - f others have shown as what this replica must not contradict, such as a lock. Its statements count
+    /// again from here on. Returns false as long as something is missing; the host asks again.
+    fn remember(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        let _ = cx;
+        true
     }
 
     /// Returns the needs of the host's synchrony guard; `None` for protocols that assume no bound on delays.

@@ -13,7 +13,7 @@ use quorate_consensus::Entry;
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_replica::{Passed, Replica, ReplicaSetup, RestoredLog};
 use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
-use quorate_types::{Genesis, Height, Ledger, Mark, ReplicaSet, Time};
+use quorate_types::{Genesis, Height, Incarnation, Ledger, Mark, ReplicaSet, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -36,6 +36,9 @@ pub struct HostSetup {
     pub keep_bytes: u64,
     /// The maximum of disk bytes in all.
     pub disk_bytes_max: u64,
+    /// For a replica that has lost an earlier disk: a number above that of each of its earlier openings. It makes no
+    /// statement until its forgotten promises no longer matter. `None` for any other replica.
+    pub amnesiac_from: Option<Incarnation>,
     /// Growth of the log in bytes after which a snapshot is due; at least as much as the last snapshot wrote.
     pub snapshot_every_bytes: u64,
 }
@@ -76,6 +79,10 @@ impl Host {
         log.executed = execution.height();
         log.awaits_state = store.distrusted() > Height::ZERO;
         log.kept = store.kept().0;
+        if let Some(from) = setup.amnesiac_from {
+            log.is_amnesiac = true;
+            log.incarnation = log.incarnation.max(from);
+        }
         for digest in log.wanted_bodies() {
             log.bodies.extend(store.body(digest)?);
         }

@@ -180,6 +180,7 @@ pub(crate) fn host_setup(
         key: keys.replica.clone(),
         scheme: Scheme::Ed25519,
         application: service.open(),
+        amnesiac_from: None,
         keep_bytes: config.disk.keep_bytes,
         disk_bytes_max: config.disk.disk_bytes_max,
         snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,

@@ -5,7 +5,7 @@ use quorate_consensus::{Auth, Checkpoint, CheckpointProof, Claims};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list, put_tagged};
 use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
 use quorate_types::wire::Lane;
-use quorate_types::{Block, BlockId, Height, Incarnation, Kind, Time};
+use quorate_types::{Block, BlockId, Height, Incarnation, Kind, Time, View};
 
 /// The kind of a bundle in counters of refused messages.
 pub(crate) const BUNDLE_KIND: Kind = Kind::new("host.bundle");
@@ -70,6 +70,30 @@ pub enum HostMessage {
         /// The sender's clock.
         at: Time,
     },
+    /// A replica that has lost its disk asks the others to show all that they know.
+    AskShow {
+        /// The asker's incarnation.
+        incarnation: Incarnation,
+        /// The number of the question.
+        round: u64,
+        /// The height of the stable checkpoint that the asker waits for; zero for none.
+        stable: Height,
+        /// The view that the asker waits for; zero for none.
+        view: View,
+    },
+    /// The sender's stable checkpoint, before its [`HostMessage::Shown`] on the same lane.
+    ShownProof(Box<CheckpointProof>),
+    /// The sender has shown all that it knows. Its view is on its disk.
+    Shown {
+        /// The incarnation in the question.
+        incarnation: Incarnation,
+        /// The number of the question.
+        round: u64,
+        /// The sender's view.
+        view: View,
+        /// The height of its stable checkpoint.
+        stable: Height,
+    },
     /// A message of a transfer of state. The host handles it without the replica.
     Transfer(TransferMessage),
 }
@@ -91,6 +115,9 @@ impl HostMessage {
             Self::Probe { .. } => Kind::new("host.probe"),
             Self::ProbeAnswer { .. } => Kind::new("host.probed"),
             Self::Transfer(message) => message.kind(),
+            Self::AskShow { .. } => Kind::new("host.ask-show"),
+            Self::ShownProof(_) => Kind::new("host.show-proof"),
+            Self::Shown { .. } => Kind::new("host.shown"),
         }
     }
 
@@ -109,6 +136,8 @@ impl HostMessage {
         match self {
             // A probe waits in the same queue as the messages that it measures.
             Self::Checkpoint(_) | Self::Probe { .. } | Self::ProbeAnswer { .. } => Lane::Consensus,
+            // They follow the messages of the protocol that show the view.
+            Self::AskShow { .. } | Self::ShownProof(_) | Self::Shown { .. } => Lane::Consensus,
             _ => Lane::CatchUp,
         }
     }
@@ -116,7 +145,7 @@ impl HostMessage {
     /// Collects the claims that must be checked before the replica sees the message.
     pub fn claims(&self, claims: &mut Claims<'_>) {
         match self {
-            Self::Proof(proof) => claims.checkpoint(proof),
+            Self::Proof(proof) | Self::ShownProof(proof) => claims.checkpoint(proof),
             Self::Transfer(TransferMessage::State(offer)) => claims.checkpoint(&offer.proof),
             _ => {}
         }
@@ -143,6 +172,13 @@ impl Wire for HostMessage {
                 put_tagged(out, 10, &[incarnation, number, oldest_ns, at]);
             }
             Self::Transfer(message) => put_tagged(out, 11, &[message]),
+            Self::AskShow { incarnation, round, stable, view } => {
+                put_tagged(out, 12, &[incarnation, round, stable, view]);
+            }
+            Self::ShownProof(proof) => put_tagged(out, 13, &[proof]),
+            Self::Shown { incarnation, round, view, stable } => {
+                put_tagged(out, 14, &[incarnation, round, view, stable]);
+            }
         }
     }
 
@@ -172,6 +208,19 @@ impl Wire for HostMessage {
                 at: Time::decode(reader)?,
             },
             11 => Self::Transfer(TransferMessage::decode(reader)?),
+            12 => Self::AskShow {
+                incarnation: Incarnation::decode(reader)?,
+                round: reader.u64()?,
+                stable: Height::decode(reader)?,
+                view: View::decode(reader)?,
+            },
+            13 => Self::ShownProof(Box::new(CheckpointProof::decode(reader)?)),
+            14 => Self::Shown {
+                incarnation: Incarnation::decode(reader)?,
+                round: reader.u64()?,
+                view: View::decode(reader)?,
+                stable: Height::decode(reader)?,
+            },
             _ => return Err(DecodeError::Tag("host message")),
         })
     }

@@ -45,6 +45,8 @@ impl Replica {
             ReplicaState::AwaitsState
         } else if self.is_out() {
             ReplicaState::Out
+        } else if self.is_amnesiac() {
+            ReplicaState::Amnesiac
         } else if self.peers.decisions.vouched() > next {
             ReplicaState::CatchingUp
         } else {
@@ -69,6 +71,7 @@ impl Replica {
             blocks: self.blocks.len(),
             timers: self.running.protocol.timers(),
             alarms: self.alarms.clone(),
+            amnesia: self.amnesia(),
             guard: self.guard(),
         }
     }

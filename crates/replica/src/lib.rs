@@ -22,6 +22,7 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+mod amnesia;
 mod bodies;
 mod checkpoint;
 mod clients;
@@ -57,6 +58,7 @@ mod synchrony;
 mod transfer_message;
 mod window;
 
+pub use amnesia::AmnesiaStatus;
 pub use clients::{Admission, Admit};
 pub use divergence::{Divergence, Quorum};
 pub use host_message::{Heights, HostMessage};

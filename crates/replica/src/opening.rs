@@ -1,5 +1,6 @@
 //! Opening a replica from the contents of its log.
 
+use crate::amnesia::{Amnesia, BACK_KIND, HelpedAmnesiacs};
 use crate::checkpoint::Checkpoints;
 use crate::host_services::HostServices;
 use crate::order::OrderQuestions;
@@ -15,8 +16,8 @@ use crate::status::AlarmStatus;
 use crate::synchrony::SynchronyGuard;
 use crate::window::WindowCell;
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::{Entry, Env, OpenError, Past, Status};
-use quorate_types::{BlockId, Digest, Genesis, Height, Incarnation, LogEntry, Time, View};
+use quorate_consensus::{Abstention, Entry, Env, OpenError, Past, Status};
+use quorate_types::{BlockId, Digest, Floors, Genesis, Height, Incarnation, LogEntry, Time, View};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -38,8 +39,12 @@ impl Replica {
         services.note_executed(decided.iter().filter(|(height, _)| *height <= executed).map(|(_, id)| *id));
         let (mut blocks, ids) = restore_blocks(&log, &mut services);
         let mut out = VecDeque::new();
-        let past = protocol_past(&log, &setup.genesis, &blocks, decided.clone());
-        let mut outbox = Outbox::restore(log.guard, log.floors, log.records);
+        let mut outbox = Outbox::restore(log.guard.clone(), log.floors.clone(), log.records.clone());
+        let amnesia = (log.is_amnesiac && !outbox.is_back()).then(Amnesia::default);
+        outbox.mute(amnesia.is_some());
+        let forgotten =
+            if amnesia.is_some() { Abstention::FOR_EVER.floors } else { outbox.forgotten().clone() };
+        let past = protocol_past(&log, &setup.genesis, (&blocks, forgotten), decided.clone());
         outbox.persist(LogEntry::Incarnation(incarnation), &mut out);
         out.push_back(Output::Sync(outbox.appended()));
 
@@ -65,6 +70,7 @@ impl Replica {
         let mut replica = Self {
             entry: *entry,
             incarnation,
+            amnesia,
             awaits_state: log.awaits_state,
             running,
             blocks,
@@ -76,6 +82,7 @@ impl Replica {
                 decisions: PeerDecisions::new(committee.weak()),
                 answered: AnsweredThisTurn::default(),
                 announce_at: Time(ANNOUNCE_IDLE_NS),
+                amnesiacs: HelpedAmnesiacs::default(),
                 executed_at_checkpoint: executed,
             },
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
@@ -110,11 +117,17 @@ impl Replica {
 fn protocol_past(
     log: &RestoredLog,
     genesis: &Genesis,
-    blocks: &BlockTree,
+    (blocks, forgotten): (&BlockTree, Floors),
     decided: Vec<(Height, BlockId)>,
 ) -> Past<Vec<u8>> {
     Past {
-        records: log.records.values().cloned().collect(),
+        // The host's own record is not the protocol's.
+        records: log
+            .records
+            .iter()
+            .filter(|(key, _)| key.kind != BACK_KIND)
+            .map(|(_, record)| record.clone())
+            .collect(),
         checkpoint: log.stable.clone(),
         blocks: blocks.iter().map(|(_, block)| (**block).clone()).collect(),
         executed: log.executed,
@@ -122,6 +135,7 @@ fn protocol_past(
         incarnation: log.incarnation.next(),
         window: genesis.window,
         checkpoint_every: genesis.checkpoint_every,
+        forgotten,
     }
 }
 

@@ -8,6 +8,7 @@
 //! earlier promise. They bind after a restart alone. The message that fills the slot needs neither an entry nor a
 //! sync: whatever it is, no other message ever fills that slot.
 
+use crate::amnesia::{BACK_KIND, read_floors};
 use crate::host_message::HostMessage;
 use crate::output::{Output, OwnCopyTicket, Unsealed};
 use crate::status::OutboxSize;
@@ -43,6 +44,8 @@ pub(crate) enum Unsent {
     Contradiction(Slot, Digest),
     /// Its slot is below the floors.
     Dead(Slot),
+    /// This replica has lost its disk, and makes no statement yet.
+    Mute,
 }
 
 #[derive(Debug)]
@@ -80,6 +83,10 @@ pub(crate) struct Outbox {
     /// A mark that is needed without haste, and the end of its wait.
     lazy: Option<(Mark, Time)>,
     copies: BTreeMap<OwnCopyTicket, OwnCopy>,
+    /// Whether this replica makes no statement, because it has forgotten its promises.
+    is_mute: bool,
+    /// Floors of forgotten promises: no statement is made below them, not even one that may be sent again.
+    forgotten: Floors,
     next_ticket: u64,
     open_step: bool,
 }
@@ -91,8 +98,41 @@ impl Outbox {
         floors: Floors,
         records: BTreeMap<RecordKey, Vec<u8>>,
     ) -> Self {
+        let forgotten = records.get(&BACK).and_then(|bytes| read_floors(bytes)).unwrap_or_default();
         let records = records.into_iter().map(|(key, bytes)| (key, encode_record(key, &bytes))).collect();
-        Self { guard, floors, records, ..Self::default() }
+        Self { guard, floors, records, forgotten, ..Self::default() }
+    }
+
+    /// Whether this replica has come back after the loss of an earlier disk.
+    pub(crate) fn is_back(&self) -> bool {
+        self.records.contains_key(&BACK)
+    }
+
+    /// Returns the floors of forgotten promises.
+    pub(crate) fn forgotten(&self) -> &Floors {
+        &self.forgotten
+    }
+
+    /// Makes this replica mute, or lets it speak.
+    pub(crate) fn mute(&mut self, is_mute: bool) {
+        self.is_mute = is_mute;
+    }
+
+    /// Lets a replica speak that has lost its disk. It makes no statement below these floors, for ever.
+    pub(crate) fn abstain(&mut self, floors: Floors, out: &mut VecDeque<Output>) {
+        self.is_mute = false;
+        self.record(BACK, floors.to_bytes(), out);
+        self.forgotten = floors;
+    }
+
+    /// Checks whether a statement may be among the forgotten promises.
+    fn check_forgotten(&self, statement: &Statement) -> Result<(), Unsent> {
+        let slot = statement.slot();
+        match self.forgotten.is_dead(&slot) {
+            _ if self.is_mute => Err(Unsent::Mute),
+            true => Err(Unsent::Dead(slot)),
+            false => Ok(()),
+        }
     }
 
     /// Begins a new step: its entries have a mark of their own.
@@ -195,6 +235,9 @@ impl Outbox {
     ) -> Result<(), Unsent> {
         let auth = message.auth();
         let statement = auth.statement();
+        if let Some(statement) = &statement {
+            self.check_forgotten(statement)?;
+        }
         let mut reserved = None;
         if let Some(statement) = statement.filter(|_| message.once()) {
             // §4.2: a message that may be sent once is a promise, and a promise is held. Another choice is a bug of
@@ -239,6 +282,7 @@ impl Outbox {
             });
             return Ok(());
         };
+        self.check_forgotten(&statement)?;
         // The mark of an open step may be durable already.
         self.begin_step();
         self.guard(&statement, out)?;
@@ -253,6 +297,20 @@ impl Outbox {
             self.wait_lazily(mark, now);
         }
         Ok(())
+    }
+
+    /// Sends a host message when everything appended so far is durable.
+    pub(crate) fn send_host_held(
+        &mut self,
+        now: Time,
+        to: To,
+        message: HostMessage,
+        out: &mut VecDeque<Output>,
+    ) {
+        let lane = message.lane();
+        let frame = Unsealed::Host { message, sign: None, own: None };
+        let held = HeldMessage { mark: self.appended, since: Some(now), to, lane, frame };
+        self.queue(Hold::UntilDurable, held, out);
     }
 
     /// Asks for the durability of a mark, without haste.
@@ -400,6 +458,9 @@ fn raise(floors: &mut Floors, kind: Kind, view: View) {
         None => floors.views.push((kind, view)),
     }
 }
+
+/// The key of the record that this replica has come back after the loss of an earlier disk.
+const BACK: RecordKey = RecordKey { kind: BACK_KIND, height: Height::ZERO, scope: Digest::ZERO };
 
 /// Bytes of the key of a record in the log: kind, height, scope.
 const RECORD_KEY_BYTES: usize = 1 + 8 + 32;

@@ -1,5 +1,6 @@
 //! State of the exchange with the peers: what they have decided, what they were handed, and the next announcement.
 
+use crate::amnesia::HelpedAmnesiacs;
 use crate::peer_decisions::PeerDecisions;
 use quorate_types::{Height, ReplicaId, Time};
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub(crate) struct PeerExchange {
     pub(crate) answered: AnsweredThisTurn,
     /// The time of the next announcement of this replica's heights.
     pub(crate) announce_at: Time,
+    /// Peers that have lost their disk.
+    pub(crate) amnesiacs: HelpedAmnesiacs,
     /// The height that was executed when the last checkpoint became stable.
     pub(crate) executed_at_checkpoint: Height,
 }

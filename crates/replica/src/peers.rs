@@ -51,7 +51,13 @@ impl Replica {
                     self.on_checkpoint(seal.by, checkpoint, signature);
                 }
             }
-            HostMessage::Proof(proof) => self.learn_proof(*proof),
+            HostMessage::Proof(proof) | HostMessage::ShownProof(proof) => self.learn_proof(*proof),
+            HostMessage::AskShow { incarnation, round, stable, view } => {
+                self.on_ask_show(from, (incarnation, round), (stable, view));
+            }
+            HostMessage::Shown { incarnation, round, view, stable } => {
+                self.on_shown(from, incarnation, (round, view, stable));
+            }
             HostMessage::AskProof => {
                 if !self.checkpoints.stable().is_genesis() && self.checkpoints.may_help(from, self.now) {
                     let stable = self.checkpoints.stable().clone();
@@ -221,6 +227,7 @@ impl Replica {
                 self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle));
             }
         }
+        self.tick_amnesia();
         self.outbox.tick(self.now, &mut self.out);
         if self.peers.decisions.take_reports() {
             // The holders of a decided block may become known after the decision.

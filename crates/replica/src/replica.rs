@@ -1,5 +1,6 @@
 //! The replica and its steps: an input, a tick, or a poll.
 
+use crate::amnesia::Amnesia;
 use crate::checkpoint::Checkpoints;
 use crate::host_services::HostServices;
 use crate::input::Input;
@@ -24,6 +25,8 @@ pub struct Replica {
     pub(crate) entry: Entry,
     pub(crate) setup: ReplicaSetup,
     pub(crate) incarnation: Incarnation,
+    /// The way back of a replica that has lost its disk; `None` for one that remembers its promises.
+    pub(crate) amnesia: Option<Amnesia>,
     /// Whether nothing is executed before a state has come from peers.
     pub(crate) awaits_state: bool,
     pub(crate) running: RunningProtocol,
@@ -176,6 +179,7 @@ impl Replica {
             self.peers.decisions.deadline(),
             self.services.synchrony.as_ref().map(SynchronyGuard::deadline),
             Some(self.peers.announce_at),
+            self.amnesia.as_ref().map(Amnesia::deadline),
         ];
         deadlines.into_iter().flatten().min()
     }

@@ -32,6 +32,8 @@ pub struct RestoredLog {
     pub bodies: Vec<Bundle>,
     /// The height of the executor, after its snapshot and the decided blocks of the log after it.
     pub executed: Height,
+    /// Whether the replica has lost an earlier disk, and with it its promises.
+    pub is_amnesiac: bool,
     /// Whether the own states are wrong: nothing is executed before a state has come from peers.
     pub awaits_state: bool,
     /// The first height whose decided block the log keeps.
@@ -53,6 +55,7 @@ impl Default for RestoredLog {
             decided: BTreeMap::new(),
             bodies: Vec::new(),
             executed: Height::ZERO,
+            is_amnesiac: false,
             awaits_state: false,
             kept: Height(1),
             states: Vec::new(),

@@ -191,8 +191,12 @@ impl Sequencer {
         self.contiguous.since(self.executed)
     }
 
-    /// Forgets the decided heights up to this one.
+    /// Forgets the decided heights up to this one. Those that were not issued must be learned again.
     pub(crate) fn prune(&mut self, settled: Height) {
         self.decided.retain(|height, _| *height > settled);
+        if settled > self.issued {
+            self.contiguous = self.issued;
+            self.advance();
+        }
     }
 }

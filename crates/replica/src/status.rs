@@ -1,5 +1,6 @@
 //! The status of a replica: one line for people, one record for tools.
 
+use crate::amnesia::AmnesiaStatus;
 use crate::synchrony::GuardStatus;
 use quorate_consensus::{Alarm, Timed};
 use quorate_types::{Height, Incarnation, ReplicaId, View};
@@ -19,6 +20,8 @@ pub enum ReplicaState {
     /// The replica's own state was wrong. It receives another one from its peers, and counts as one of f faults until
     /// then.
     AwaitsState,
+    /// The replica has lost its disk. It makes no statement yet, and counts as one of f faults.
+    Amnesiac,
     /// The replica has stopped because safety is broken.
     Stopped,
 }
@@ -32,6 +35,7 @@ impl ReplicaState {
             Self::CatchingUp => "catching up",
             Self::Out => "behind: no peer keeps the next height, receives a state",
             Self::AwaitsState => "its own state was wrong, receives another one",
+            Self::Amnesiac => "amnesiac: it has lost its disk and waits until its promises no longer matter",
             Self::Stopped => "stopped: safety is broken, see the log",
         }
     }
@@ -115,6 +119,8 @@ pub struct ReplicaStatus {
     pub timers: Vec<Timed>,
     /// Alarms, and signs of bugs in the protocol.
     pub alarms: AlarmStatus,
+    /// The way back of a replica that has lost its disk; `None` for any other.
+    pub amnesia: Option<AmnesiaStatus>,
     /// Measurements of the synchrony guard; `None` where the protocol assumes no bound on delays.
     pub guard: Option<GuardStatus>,
 }

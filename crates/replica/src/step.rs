@@ -372,6 +372,9 @@ impl Replica {
         let old = self.blocks.iter().filter(|(_, block)| block.height <= settled);
         let gone: Vec<BlockId> = old.map(|(id, _)| *id).collect();
         self.blocks.prune(settled);
+        if settled > executed {
+            self.blocks.forget_root();
+        }
         for id in &gone {
             self.logged.ids.remove(id);
         }

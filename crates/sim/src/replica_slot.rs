@@ -85,6 +85,8 @@ pub(crate) struct Machine {
     /// The disk after the last crash, if any crash so far has kept bytes that were not synced. Those bytes are as
     /// durable as synced ones from then on.
     pub(crate) survived: Option<MemDisk>,
+    /// The number of openings before the disk was lost; `None` as long as it was not.
+    pub(crate) amnesiac_from: Option<Incarnation>,
     /// Unsynced bytes that survive the planned power cut at a step of the machine.
     pub(crate) fuse: Option<Survives>,
     disk_rng: Rng,
@@ -165,6 +167,7 @@ impl ReplicaSlot {
                 disk_flaw: DiskFlaw::None,
                 damage: Damage::None,
                 survived: None,
+                amnesiac_from: None,
                 fuse: None,
                 disk_rng,
             },
@@ -212,6 +215,7 @@ impl ReplicaSlot {
                 Some(companion) => (companion.0)(Box::new(store)),
                 None => Box::new(store),
             },
+            amnesiac_from: self.machine.amnesiac_from,
             keep_bytes: settings.storage.keep_bytes,
             disk_bytes_max: settings.storage.disk_bytes_max,
             snapshot_every_bytes: settings.storage.snapshot_every_bytes,

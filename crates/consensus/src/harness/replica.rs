@@ -173,6 +173,7 @@ impl<P: Protocol> Harness<P> {
             incarnation: self.incarnation,
             window: self.setup.window,
             checkpoint_every: self.setup.checkpoint_every,
+            forgotten: Floors::default(),
         };
         let past = past.decode().expect("a record can be read back");
         let params = self.params.clone().try_into().expect("parameters can be read back");

@@ -146,6 +146,12 @@ impl BlockTree {
         Ok(path)
     }
 
+    /// Forgets the header of the root, whose id stays: the block is not executed, and arrives anew with its bodies.
+    pub fn forget_root(&mut self) {
+        self.blocks.remove(&self.root);
+        self.bare.remove(&self.root);
+    }
+
     /// Forgets all blocks at or below a height except the root.
     pub fn prune(&mut self, height: Height) {
         let root = self.root;

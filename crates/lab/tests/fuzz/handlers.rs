@@ -2,7 +2,7 @@
 
 use crate::runner::{seed, setting};
 use quorate_consensus::parts::certificate::CheckpointProof;
-use quorate_consensus::{
+use quorate_consensus::{Abstention, 
     AnyProtocol, Entry, Env, LinkEvent, Message, OpenError, Ready, Reject, Seal, Status, Timed, Window,
 };
 use quorate_protocols::{REGISTRY, find};
@@ -140,6 +140,18 @@ impl AnyProtocol for Fragile {
     }
     fn on_sound(&mut self, env: &mut Env<'_>) {
         self.0.on_sound(env);
+    }
+    fn show(&mut self, env: &mut Env<'_>, peer: ReplicaId) {
+        self.0.show(env, peer);
+    }
+    fn leave_view(&mut self, env: &mut Env<'_>) {
+        self.0.leave_view(env);
+    }
+    fn abstain(&mut self, env: &mut Env<'_>) -> Abstention {
+        self.0.abstain(env)
+    }
+    fn remember(&mut self, env: &mut Env<'_>) -> bool {
+        self.0.remember(env)
     }
     fn deadline(&self) -> Option<Time> {
         self.0.deadline()

@@ -347,7 +347,8 @@ mod tests {
     #[test]
     fn transfer_line_has_the_progress_and_the_liars() {
         assert_eq!(transfer_line(1, &json!({"transfer": null})), None);
-        let mut replica = json!({"transfer": {"height": null, "sources": [], "bad": []}, "missing_state": "gone"});
+        let mut replica =
+            json!({"transfer": {"height": null, "sources": [], "bad": []}, "missing_state": "gone"});
         let line = transfer_line(2, &replica).unwrap();
         assert_eq!(line, "replica 2 needs a state, and no peer has offered one yet; its disk has none: gone");
         replica["transfer"] = json!({"height": 96, "received_bytes": 3 << 20, "total_bytes": 9 << 20, "sources": [0, 3],

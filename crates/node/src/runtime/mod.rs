@@ -46,9 +46,9 @@ use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
 use quorate_types::{BundleDigest, ClientId, ClusterId, ReplicaId, Time};
 use reporter::EventReporter;
-use transfer_lines::TransferLines;
 use std::net::TcpListener;
 use std::time::Duration;
+use transfer_lines::TransferLines;
 use wire::{EarlyOutput, NodeOutput};
 
 /// Bytes read from all sockets in one turn; the next turn reads the rest, and does not sleep before.

@@ -96,6 +96,7 @@ fn clock_starts_when_the_node_is_open() {
         application: Box::new(NotingStore(Kv::default(), Arc::clone(&noted))),
         keep_bytes: 32 << 20,
         disk_bytes_max: 64 << 20,
+        amnesiac_from: None,
         snapshot_every_bytes: 1 << 30,
     };
     let setup = NodeSetup {

@@ -66,8 +66,7 @@ fn progress(transfer: &TransferStatus) -> String {
 pub(super) fn transfer_json(transfer: Option<&TransferStatus>) -> Value {
     let Some(transfer) = transfer else { return Value::Null };
     let sources: Vec<u16> = transfer.sources.iter().map(|peer| peer.0).collect();
-    let bad: Vec<Value> =
-        transfer.bad.iter().map(|(peer, why)| json!({"id": peer.0, "why": why})).collect();
+    let bad: Vec<Value> = transfer.bad.iter().map(|(peer, why)| json!({"id": peer.0, "why": why})).collect();
     json!({
         "height": transfer.height.map(|height| height.0), "received_bytes": transfer.received,
         "total_bytes": transfer.total, "sources": sources, "bad": bad, "lacks_bytes": transfer.no_room,
@@ -113,6 +112,10 @@ mod tests {
         assert!(two[1].contains("raise disk_bytes_max by 7 bytes"), "{two:?}");
         assert_eq!(at(13, Some(transfer.clone())), [""; 0]);
         assert_eq!(at(14, None), [""; 0]);
-        assert_eq!(at(15, Some(transfer)).len(), 2, "the need and the lack of room, and the liar has its line");
+        assert_eq!(
+            at(15, Some(transfer)).len(),
+            2,
+            "the need and the lack of room, and the liar has its line"
+        );
     }
 }

@@ -141,6 +141,7 @@ impl Cluster {
                 application: Box::new(Kv::default()),
                 keep_bytes: 32 << 20,
                 disk_bytes_max: 64 << 20,
+                amnesiac_from: None,
                 snapshot_every_bytes: 1 << 30,
             };
             let mut out = Left::default();

@@ -116,6 +116,10 @@ impl Rules for HotStuff {
         self.locked = self.locked.max(head);
     }
 
+    fn adopt_lock(&mut self, tip: Tip) {
+        self.locked = self.locked.max(tip);
+    }
+
     fn note_decided(&mut self, tip: Tip) {
         self.locked = self.locked.max(tip);
     }

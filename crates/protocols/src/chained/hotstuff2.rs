@@ -102,6 +102,10 @@ impl Rules for HotStuff2 {
         self.locked = self.locked.max(parent.view);
     }
 
+    fn adopt_lock(&mut self, tip: Tip) {
+        self.locked = self.locked.max(tip.view);
+    }
+
     fn failed_turns(params: &ChainedParams<NoOwnParams>, committee: &Committee) -> FailedTurns {
         // §15: the wait grows with the timer.
         let patience = params.leader_policy.patience(committee.f);

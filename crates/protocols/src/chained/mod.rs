@@ -114,8 +114,8 @@ use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::urgent_peer::UrgentPeer;
 use quorate_consensus::parts::votes::{BlockVote, Votes};
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Choice, Cx, Examined, Figures, Healed, LinkEvent, Note,
-    OpenError, Pace, Past, Protocol, Ready, Reject, Signed, Spec, Status, To, Verified, Window,
+    Abstention, AttackEntry, Certificate, CheckpointProof, Choice, Cx, Examined, Figures, Healed, LinkEvent,
+    Note, OpenError, Pace, Past, Protocol, Ready, Reject, Signed, Spec, Status, To, Verified, Window,
 };
 use quorate_types::{BlockId, Committee, Floors, Height, ReplicaId, ReplicaSet, Time, View, quorum};
 
@@ -306,6 +306,32 @@ impl<R: Rules> Protocol for Chained<R> {
 
     fn on_pending(&mut self, cx: &mut Cx<'_, Self>) {
         self.update_activity(cx);
+    }
+
+    fn show(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        cx.send_unheld(To::One(peer), Content::Advance(self.proof()).into());
+    }
+
+    /// §17 of `hotstuff`, §16 of `jolteon-hotstuff2`: silent in all views up to A, the view after the highest one that n - f
+    /// others have shown, and until n - f others have shown later ones.
+    fn abstain(&self, _: &mut Cx<'_, Self>) -> Abstention {
+        let last = self.leaders.after(self.pacemaker.view());
+        Abstention { view: last, ..Abstention::up_to(&[PROPOSE, VOTE, R::TIMEOUT], last, Height::ZERO) }
+    }
+
+    /// §17 of `hotstuff`: the highest certificate is adopted as the lock too, with its own block.
+    fn remember(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        let qc = self.high_qc.clone();
+        if !qc.is_genesis() {
+            let Some(tip) = self.chain.tip(cx.blocks(), qc.block()) else {
+                let me = cx.me();
+                qc.signers.iter().filter(|by| *by != me).for_each(|by| cx.want(qc.block(), by));
+                return false;
+            };
+            self.rules.adopt_lock(tip);
+        }
+        self.record(cx);
+        true
     }
 
     fn on_executed(&mut self, cx: &mut Cx<'_, Self>, _height: Height, _fresh: u32) {

@@ -55,6 +55,9 @@ pub trait Rules: Wire + Copy + Default + PartialEq + Debug + Send + 'static {
     /// Learns of a block that was decided without this replica's own rules.
     fn note_decided(&mut self, _tip: Tip) {}
 
+    /// Locks a replica that has lost its disk on the highest certified block that the others have shown.
+    fn adopt_lock(&mut self, _tip: Tip) {}
+
     /// Returns the height of the lock, 0 where there is none.
     fn locked(&self) -> Height {
         Height::ZERO

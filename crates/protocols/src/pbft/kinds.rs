@@ -14,6 +14,8 @@ pub const VIEW_CHANGE: Kind = Kind::new("view-change");
 pub const NEW_VIEW: Kind = Kind::new("new-view");
 /// Statement of a SUSPECT, which may be withdrawn.
 pub const SUSPECT: Kind = Kind::new("suspect");
+/// All kinds of statements.
+pub(super) const STATEMENTS: [Kind; 6] = [PRE_PREPARE, PREPARE, COMMIT, VIEW_CHANGE, NEW_VIEW, SUSPECT];
 /// Kind of an ENTRY, which makes no statement of its sender: others have signed everything in it.
 pub const ENTRY: Kind = Kind::new("entry");
 /// Kind of a STATUS, which makes no statement.

@@ -146,6 +146,7 @@ mod view_change;
 mod view_message;
 
 pub use certified::Certified;
+use kinds::STATEMENTS;
 pub use kinds::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, STATUS, SUSPECT, VIEW_CHANGE};
 pub use message::{MissingAtHeight, PbftMessage, StatusReport, Vote};
 pub use params::PbftParams;
@@ -156,8 +157,8 @@ pub use view_message::{BlockClaim, EntryProof, NewView, ViewChange};
 use pledge::Pledge;
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
-    Alarm, AttackEntry, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError, Past,
-    Protocol, Ready, Reject, Seal, Signed, Spec, Status, Verified, Window,
+    Abstention, Alarm, AttackEntry, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note,
+    OpenError, Past, Protocol, Ready, Reject, Seal, Signed, Spec, Status, To, Verified, Window,
 };
 use quorate_types::{Block, BlockId, Committee, Floors, Height, ReplicaId, Signature, Time, View, quorum};
 use state::{InView, PeerReports, Progress};
@@ -363,6 +364,25 @@ impl<V: Variant> Protocol for Pbft<V> {
         if cx.pending().oldest.is_some() {
             self.send_status_soon(cx);
         }
+    }
+
+    fn show(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        if self.current.proof != EntryProof::Nothing {
+            self.send_entry(cx, peer);
+        }
+    }
+
+    fn leave_view(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.current.normal {
+            cx.send_unheld(To::All, PbftMessage::Suspect { view: self.current.view, on: true }.into());
+        }
+    }
+
+    /// §20, 2 and 3: silent in every view up to V + 1, and about every height until a checkpoint of H + 2L is stable.
+    fn abstain(&self, _: &mut Cx<'_, Self>) -> Abstention {
+        let bounds = Abstention::up_to(&STATEMENTS, self.current.view.next(), Height::ZERO);
+        let stable = self.progress.stable.plus(self.window.saturating_mul(2));
+        Abstention { stable, ..bounds }
     }
 
     fn on_executed(&mut self, cx: &mut Cx<'_, Self>, height: Height, fresh: u32) {

@@ -4,7 +4,7 @@
 
 use super::attacks::{AttackMessage, attacks};
 use super::block_fetches::BlockFetches;
-use super::statements::{FIRST_VIEW, leader};
+use super::statements::{FIRST_VIEW, STATUS, leader};
 use quorate_consensus::parts::blames::Blames;
 use quorate_consensus::parts::chain::{Chain, Tip, empty_payload};
 use quorate_consensus::parts::guarded_wait::GuardedWait;
@@ -13,8 +13,9 @@ use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::parts::urgent_peer::UrgentPeer;
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
-    Past, PayloadRef, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, Verified, Window,
+    Abstention, AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note,
+    OpenError, Past, PayloadRef, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, To,
+    Verified, Window,
 };
 use quorate_types::{
     Block, BlockId, Committee, Digest, Floors, Height, Incarnation, Kind, ReplicaId, Time, View, quorum,
@@ -103,6 +104,9 @@ pub trait Form: Debug + Sized + Send + 'static {
     const BAD_VIEW: u64;
     /// Kinds of statements with one slot in each view.
     const SLOTS: &'static [Kind];
+    /// Kinds of statements that a replica without memory does not make in views up to the one after the highest that the
+    /// others have shown (§22). Votes are bounded by their heights.
+    const FORGOTTEN: &'static [Kind];
     /// Whether the leader of the view is asked for every missing block.
     const FETCHES_FROM_LEADER: bool;
     /// Views by which the guard's floors move: each step is an entry of the log.
@@ -213,6 +217,8 @@ pub struct SyncHotStuff<F: Form> {
     pub(super) state: F::State,
     pub(super) blames: Blames,
     pub(super) recovery: Recovery,
+    /// The last view of which this replica may have forgotten something, because it has lost its disk.
+    pub(super) forgotten: View,
     pub(super) view_changes: u64,
     pub(super) last_view_change: &'static str,
 }
@@ -264,6 +270,23 @@ impl<F: Form> Protocol for SyncHotStuff<F> {
 
     fn on_pending(&mut self, cx: &mut Cx<'_, Self>) {
         F::propose(self, cx, IfIdle::Wait);
+    }
+
+    fn show(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        let report = self.report(cx.me(), Incarnation::ZERO, Height::ZERO);
+        cx.send_unheld(To::One(peer), report);
+    }
+
+    /// §22: no statement of a view in views up to V + 1, and no vote up to the height H + L.
+    fn abstain(&self, cx: &mut Cx<'_, Self>) -> Abstention {
+        let known = cx.blocks().iter().map(|(_, block)| block.height).max().unwrap_or_default();
+        let highest = known.max(self.chain.committed().height).max(self.stable);
+        Abstention::up_to(F::FORGOTTEN, self.view.next(), highest.plus(self.window))
+    }
+
+    fn remember(&mut self, _: &mut Cx<'_, Self>) -> bool {
+        self.forgotten = self.view.next();
+        true
     }
 
     fn on_executed(&mut self, cx: &mut Cx<'_, Self>, _height: Height, _fresh: u32) {
@@ -361,6 +384,7 @@ impl<F: Form> SyncHotStuff<F> {
             state: F::open(params, past, n, now),
             blames: Blames::default(),
             recovery: Recovery::open(params, past.incarnation, now),
+            forgotten: last_forgotten(&past.forgotten),
             view_changes: 0,
             last_view_change: "",
         }
@@ -450,4 +474,13 @@ impl<F: Form> SyncHotStuff<F> {
     pub(super) fn note(&self, cx: &mut Cx<'_, Self>, what: &'static str, height: Height) {
         cx.note(Note { what, view: self.view, height });
     }
+}
+
+/// Returns the last view of which a replica that has lost its disk may have forgotten something.
+fn last_forgotten(floors: &Floors) -> View {
+    if floors.height == Height::MAX {
+        return View::MAX;
+    }
+    let of_status = floors.views.iter().find(|(kind, _)| *kind == STATUS);
+    of_status.map_or(View::ZERO, |(_, view)| view.minus(1))
 }

@@ -8,18 +8,19 @@ use super::record::UniqueRecord;
 use super::rounds::WaitingProof;
 use super::store::{EntryStore, First};
 use quorate_consensus::parts::answer_quota::AnswerQuota;
-use quorate_consensus::parts::blames::Blames;
+use quorate_consensus::parts::blames::{BLAME, Blames};
 use quorate_consensus::parts::chain::{Chain, Tip, empty_payload};
 use quorate_consensus::parts::guarded_wait::GuardedWait;
 use quorate_consensus::parts::recovery::Recovery;
 use quorate_consensus::parts::recovery_steps::Recovers;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
-    Past, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, Verified, Window,
+    Abstention, AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note,
+    OpenError, Past, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, To, Verified, Window,
 };
 use quorate_types::{
-    BlockId, Committee, Digest, Floors, Height, Kind, OrderChain, PayloadId, ReplicaId, Time, View, quorum,
+    BlockId, Committee, Digest, Floors, Height, Incarnation, Kind, OrderChain, PayloadId, ReplicaId, Time,
+    View, quorum,
 };
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -150,6 +151,8 @@ pub trait Form: Debug + Sized + Send + 'static {
     );
     /// Returns the kinds of statements with one slot in each view, and their lowest views that are not over.
     fn floors(replica: &UniqueChain<Self>, round: View) -> Vec<(Kind, View)>;
+    /// Returns the kinds of statements that a replica without memory does not make, each with the last view (§22).
+    fn forgotten(replica: &UniqueChain<Self>, committee: &Committee) -> Vec<(Kind, View)>;
     /// Returns the block that is committed with an entry.
     fn block(entry: &Self::Entry) -> BlockId;
     /// Notes the blocks that an entry names in the block tree.
@@ -377,6 +380,20 @@ impl<F: Form> Protocol for UniqueChain<F> {
 
     fn on_executed(&mut self, cx: &mut Cx<'_, Self>, _height: Height, _fresh: u32) {
         F::speak(self, cx, IfIdle::Wait);
+    }
+
+    fn show(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        let report = self.report(cx.me(), Incarnation::ZERO, Height::ZERO);
+        cx.send_unheld(To::One(peer), report);
+    }
+
+    /// `apollo` §22, `artemis` §20: no entry in rounds up to R + n. Rounds that this replica has entered before it is back have
+    /// no full wait, so it blames nobody in them.
+    fn abstain(&self, cx: &mut Cx<'_, Self>) -> Abstention {
+        let mut bounds = Abstention::up_to(&[BLAME], self.round.number, Height::ZERO);
+        let forgotten = F::forgotten(self, cx.committee());
+        bounds.floors.views.extend(forgotten.into_iter().map(|(kind, last)| (kind, last.next())));
+        bounds
     }
 
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {

@@ -1,13 +1,13 @@
 //! Applications that are not deterministic, and wrong clocks. Replicas report both, and name the replica at fault.
 
-use crate::support::{ask, begin, go, put, r, restart, short_window, world_of};
+use crate::support::{ask, begin, drop_frames, go, put, r, restart, short_window, world_of};
 use quorate_protocols::find;
 use quorate_sim::{OpId, Oracle, Plan, Quorum, World, ms};
-use quorate_types::Height;
+use quorate_types::{Height, Kind};
 
 const YEAR_NS: i64 = 365 * 86_400 * 1_000_000_000;
 
-/// Returns a world in which each of these replicas leaves out an operation of its own after it was decided. Checkpoints
+/// Returns a world in which no replica receives a state, and each of these replicas leaves out an operation of its own after it was decided. Checkpoints
 /// come every 4 heights.
 fn astray(protocol: &str, who: &[u16]) -> World {
     let mut world = world_of(find(protocol).unwrap(), 90, short_window);
@@ -16,6 +16,7 @@ fn astray(protocol: &str, who: &[u16]) -> World {
         world.tolerate(oracle);
     }
     begin(&mut world);
+    drop_frames(&mut world, |frame| frame.content.kind == Kind::new("host.state"));
     let next = world.history().records().len() as u64;
     for (id, op) in who.iter().zip(next..) {
         restart(&mut world, r(*id), |world| world.skip_operation(r(*id), OpId(op)));

@@ -9,6 +9,7 @@
     reason = "tests: a panic is how they fail"
 )]
 
+mod amnesia;
 mod apollo;
 mod apollo_flaws;
 mod apollo_run;

@@ -119,17 +119,17 @@ fn seed_determines_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft 2e8555799d64c2a17d3f414eac4d91119ab2231da4e8ee7b3eb7a3676b743613
-        pbft-signed 02e8ed1194170df785ebbc80095e8e96379a2b22fbf8cd0a84046f25249f4381
-        hotstuff da8aa29738c06277532053731395350ea4efb25bafa0591e72a26032c7087d04
-        jolteon 6001b9bd79bdeeae7514d4c860da56c8c6d156cd5075e8b6149a45fe76b095bd
-        hotstuff2 67b0e5cc4c3343fc83b007020abbc55acd609af84aa3de87d82e597544582566
-        sync-hotstuff 0daffe5cb04987a26a58e1a03681b1e57c53004079c7c06b2dde1d3d0a730afd
-        optsync 7ea62ed7f7bb378297cdbffccd67074cf8ffc4b9f7856bff71cf206adb2d9529
-        sync-hotstuff-rr a033af6edfe55183a3ef276884ddf5573246062b887c6c39d2659a014126d67e
-        apollo 595148b8fc1ab7cedabffc01b637bc7fb6a9ff2b874cbb9776f3b52a1c8de322
-        artemis a7d7eb6a235646fe833f28f469ae67bd17bc6a69dcfe6e03b50e5678dca60371
-        echo 60408c218c62409e825456cede2dde0f120ebdc712ffc0591f67eb60e7689713
+        pbft 38c3ec50b22dc5c52690671a9668a16ae88ac085ab0206bb71a262de8349b086
+        pbft-signed edb1b51359f5f0fea029b611aa270d2af1c43c9c6e727f8a3424a0b487082a41
+        hotstuff daf2d2500182eed600159415c911c2e9d87d90795c5ef72b0d18db87d347ddc8
+        jolteon 6f0389be9201c1477843f0800c733784673c92a9132dd5958fbcfc4688257a23
+        hotstuff2 9ea81578afe50ce2c386d50f6a0576659c82df8715af0b16b2bfbd4515ab25e0
+        sync-hotstuff cfd7995c2f8b36482e9cc60dd5fc0e7df8a2e8bcb15520e06e78aae7d2314c3e
+        optsync 0986758f4cbbb0db3e3872abc4a6e0a8e252ef00ccda6e0f763f6671e3d8fc7c
+        sync-hotstuff-rr 63105e92dbb4cf6d455fa31fd6d76b7e79055c25825f52ae1917f045ffc7e1ca
+        apollo 95c25b1cf6fca9684671ff0e093a377de7174260c35ebd5b8fe007648316b5b0
+        artemis 62df9d4765493ef1aaf64bba867f98bce3c213d9def22aa96e4bd53af0310c2f
+        echo 5d31102139bde013ac4df6c167095620565abcddf917b20480e9b91a1f0f133a
     "#]]
     .assert_eq(&hashes);
 }

@@ -107,7 +107,7 @@ impl World {
         self.corrupt(victim, kind, rng);
     }
 
-    fn empty_disk(&self) -> MemDisk {
+    pub(super) fn empty_disk(&self) -> MemDisk {
         MemDisk::new(self.settings.storage.segment_bytes, self.settings.storage.page_bytes)
     }
 

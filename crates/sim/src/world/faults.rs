@@ -10,7 +10,7 @@ use crate::places::Places;
 use crate::queue::EventClass;
 use crate::replica_slot::{Damage, Running};
 use crate::trace::{EventDetails, Who};
-use quorate_types::{ReplicaId, Time};
+use quorate_types::{Incarnation, ReplicaId, Time};
 use std::collections::BTreeMap;
 
 /// Interval of checks for a new leader while leaders are cut off.
@@ -131,6 +131,25 @@ impl World {
             });
         }
         felt
+    }
+
+    /// Takes the disk of a replica away for good, with all its promises, and gives it an empty one, as `--rejoin` does. The
+    /// replica stays down until it is started.
+    pub fn wipe(&mut self, id: ReplicaId) {
+        let empty = self.empty_disk();
+        if self.is_running(id) {
+            self.lose_power(id, Survives::Nothing);
+        }
+        self.count_fault(Fault::Wiped);
+        self.trace.note(self.now, Who::Replica(id), "damage", &[b"wiped"], || "disk: a new one".to_owned());
+        if let Some(slot) = self.slot_mut(id) {
+            slot.machine.disk.replace(empty);
+            slot.machine.survived = None;
+            slot.machine.damage = Damage::None;
+            // More than it has ever counted.
+            let from = Incarnation(slot.opens.saturating_add(1).saturating_mul(1_000));
+            slot.machine.amnesiac_from = Some(from);
+        }
     }
 
     /// Closes a replica and opens it anew, as a node does after a transfer of state, or when its own state is wrong.

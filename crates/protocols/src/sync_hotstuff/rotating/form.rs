@@ -40,6 +40,7 @@ impl Form for Rotating {
     /// §21: a view with a faulty leader takes 10 Δ + 2 τ.
     const BAD_VIEW: u64 = 10;
     const SLOTS: &'static [Kind] = &[PROPOSE, VOTE, STATUS];
+    const FORGOTTEN: &'static [Kind] = Self::SLOTS;
     const FETCHES_FROM_LEADER: bool = false;
     const FLOOR_STEP: u64 = 32;
     type Message = RotatingMessage;

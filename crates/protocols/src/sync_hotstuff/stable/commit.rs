@@ -218,7 +218,8 @@ impl<V: Variant> SyncHotStuff<V> {
     /// Decides by q_R votes of the current view.
     pub(super) fn decide(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         // O2. `optsync` §7: only in a view that was not left. Replicas that have left it may not receive NOTIFY in time.
-        if self.is_quit() || self.recovery.is_silent() {
+        // `optsync` §19: nor in a view that this replica has been in before it lost its disk. It may have heard a conflict.
+        if self.is_quit() || self.recovery.is_silent() || self.view <= self.forgotten {
             return;
         }
         // O3. Unheld, and before the commit: every replica that enters the next view has it by then.

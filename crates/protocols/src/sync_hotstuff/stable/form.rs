@@ -28,6 +28,7 @@ impl<V: Variant> Form for V {
     const WAIT: u64 = V::WAIT;
     const BAD_VIEW: u64 = V::BAD_VIEW;
     const SLOTS: &'static [Kind] = &[PROPOSE, VOTE, NEW_VIEW, STATUS];
+    const FORGOTTEN: &'static [Kind] = &[PROPOSE, NEW_VIEW, STATUS];
     const FETCHES_FROM_LEADER: bool = true;
     const FLOOR_STEP: u64 = 1;
     type Message = SyncMessage;

@@ -1,6 +1,6 @@
 //! Apollo as a form of the unique chain: blocks are entries, and each leader proposes once (§4, §5).
 
-use super::super::entry::{Entry, EntryRef, skips_digest};
+use super::super::entry::{Entry, EntryRef, rounds_ahead, skips_digest};
 use super::super::figures;
 use super::super::message::UniqueMessage;
 use super::super::record::UniqueRecord;
@@ -76,6 +76,10 @@ impl Form for Apollo {
 
     fn floors(_: &UniqueChain<Self>, round: View) -> Vec<(Kind, View)> {
         vec![(PROPOSE, round)]
+    }
+
+    fn forgotten(replica: &UniqueChain<Self>, committee: &Committee) -> Vec<(Kind, View)> {
+        vec![(PROPOSE, replica.round.number.plus(rounds_ahead(committee)))]
     }
 
     fn block(entry: &Proposal) -> BlockId {

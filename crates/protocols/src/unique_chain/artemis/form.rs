@@ -1,6 +1,6 @@
 //! Artemis as a form of the unique chain: votes are entries.
 
-use super::super::entry::{Entry, EntryRef};
+use super::super::entry::{Entry, EntryRef, rounds_ahead};
 use super::super::figures;
 use super::super::record::UniqueRecord;
 use super::super::replica::{Context, Form, IfIdle, PastOf, Shown, Timer, UniqueChain, Verdict};
@@ -175,6 +175,14 @@ impl Form for Artemis {
     fn floors(replica: &UniqueChain<Self>, round: View) -> Vec<(Kind, View)> {
         let view = replica.state_after(replica.entries.base()).map_or(View::ZERO, |state| state.view);
         vec![(VOTE, round), (CBLOCK, view)]
+    }
+
+    /// §20: a view that no honest peer knows was opened by a lying voter, at most f times in a row.
+    fn forgotten(replica: &UniqueChain<Self>, committee: &Committee) -> Vec<(Kind, View)> {
+        let tip = replica.entries.tip();
+        let view = replica.state_after(tip).map_or(View::ZERO, |state| state.view);
+        let views = u64::try_from(committee.weak()).unwrap_or(u64::MAX);
+        vec![(VOTE, replica.round.number.plus(rounds_ahead(committee))), (CBLOCK, view.plus(views))]
     }
 
     fn block(entry: &Vote) -> BlockId {

@@ -1,0 +1,107 @@
+//! Replicas that have lost their disk, for every protocol: they come back, and never contradict what they have forgotten.
+
+use crate::side_by_side::run_all;
+use crate::support::{ask, begin, go, many, put, r, settle, short_window, world_of};
+use quorate_consensus::Entry;
+use quorate_protocols::{REGISTRY, find};
+use quorate_sim::{ReplicaState, Survives, World, ms, secs};
+use quorate_types::ReplicaId;
+
+/// All protocols whose leader can be replaced.
+fn names() -> Vec<&'static str> {
+    let all = REGISTRY.iter().filter(|entry| entry.spec.replaces_leader);
+    all.map(|entry| entry.spec.name.as_str()).collect()
+}
+
+fn with_each(names: &[&str], scenario: impl Fn(&'static Entry) + Sync) {
+    let places: Vec<u64> = (0..names.len() as u64).collect();
+    run_all(&places, |place| scenario(find(names[place as usize]).unwrap()));
+}
+
+/// Returns a world with one spare fault: the wiped replica is one of two that may fail.
+fn world_with_spare(entry: &Entry, seed: u64) -> World {
+    let mut world = world_of(entry, seed, |settings| {
+        *settings = settings.clone().with_n(entry.smallest(2));
+        short_window(settings);
+    });
+    begin(&mut world);
+    many(&mut world, 20);
+    world
+}
+
+fn is_back(world: &World, id: ReplicaId) -> bool {
+    world.status(id).is_some_and(|status| status.amnesia.is_none())
+}
+
+/// Makes requests until the replica is back.
+fn load_until_back(world: &mut World, id: ReplicaId, spans: usize) {
+    for _ in 0..spans {
+        if is_back(world, id) {
+            return;
+        }
+        many(world, 4);
+        go(world.run_for(ms(500)), world);
+    }
+    panic!("{}: {}", world.settings().entry.spec.name, world.status(id).unwrap());
+}
+
+/// The wiped replica comes back under load, and takes part as before.
+#[test]
+fn wiped_replica_comes_back_under_every_protocol() {
+    with_each(&names(), |entry| {
+        for id in [r(0), r(1)] {
+            let mut world = world_with_spare(entry, 1);
+            world.wipe(id);
+            many(&mut world, 10);
+            world.start(id).unwrap();
+            assert_eq!(world.status(id).unwrap().state, ReplicaState::Amnesiac);
+            load_until_back(&mut world, id, 120);
+            many(&mut world, 20);
+            settle(&mut world);
+            // The replica is needed again.
+            for other in world.replicas().filter(|other| *other != id).take(2).collect::<Vec<_>>() {
+                world.crash(other, Survives::Some);
+            }
+            ask(&mut world, 0, put("k", "last"));
+        }
+    });
+}
+
+/// A cluster without clients lets its amnesiac back too: heights and views move for it.
+#[test]
+fn wiped_replica_comes_back_in_an_idle_cluster() {
+    with_each(&names(), |entry| {
+        let mut world = world_with_spare(entry, 2);
+        let id = world.replicas().last().unwrap();
+        world.wipe(id);
+        world.start(id).unwrap();
+        go(world.run_while("the replica is back", secs(120), |world| !is_back(world, id)), &world);
+        settle(&mut world);
+    });
+}
+
+/// A restart while it is away, or just after it is back, changes nothing.
+#[test]
+fn wiped_replica_that_is_killed_again_and_again_comes_back() {
+    with_each(&names(), |entry| {
+        let mut world = world_with_spare(entry, 3);
+        let id = r(1);
+        world.wipe(id);
+        for span in 0..12 {
+            world.start(id).unwrap();
+            many(&mut world, 3);
+            go(world.run_for(ms(200 * span)), &world);
+            world.crash(id, [Survives::Nothing, Survives::Some, Survives::Everything][span as usize % 3]);
+            go(world.run_for(ms(50)), &world);
+        }
+        world.start(id).unwrap();
+        load_until_back(&mut world, id, 120);
+        many(&mut world, 20);
+        go(world.run_for(secs(1)), &world);
+        world.crash(id, Survives::Nothing);
+        go(world.run_for(ms(50)), &world);
+        world.start(id).unwrap();
+        assert!(is_back(&world, id), "it stays back");
+        settle(&mut world);
+    });
+}
