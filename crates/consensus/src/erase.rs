@@ -16,7 +16,7 @@ use crate::spec::{Spec, Synchrony};
 use crate::status::{Status, Window};
 use crate::timers::Timers;
 use quorate_types::{
-    BlockId, Committee, DecodeError, Floors, Height, OrderChain, Reader, ReplicaId, Signature, Time, Wire,
+    BlockId, Committee, DecodeError, Floors, Height, OrderChain, Reader, ReplicaId, Signature, Time, View, Wire,
 };
 use std::any::Any;
 
@@ -54,6 +54,8 @@ pub trait AnyProtocol: Send {
     fn on_sound(&mut self, env: &mut Env<'_>);
     /// See [`Protocol::show`].
     fn show(&mut self, env: &mut Env<'_>, peer: ReplicaId);
+    /// See [`Protocol::proven_view`].
+    fn proven_view(&self) -> View;
     /// See [`Protocol::leave_view`].
     fn leave_view(&mut self, env: &mut Env<'_>);
     /// See [`Protocol::abstain`].
@@ -125,6 +127,9 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
     }
     fn show(&mut self, env: &mut Env<'_>, peer: ReplicaId) {
         self.protocol.show(&mut Cx::new(env, &mut self.timers), peer);
+    }
+    fn proven_view(&self) -> View {
+        self.protocol.proven_view()
     }
     fn leave_view(&mut self, env: &mut Env<'_>) {
         self.protocol.leave_view(&mut Cx::new(env, &mut self.timers));

@@ -264,6 +264,10 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
         self.lend(cx, |protocol, cx| protocol.show(cx, peer));
     }
 
+    fn proven_view(&self) -> View {
+        self.protocol.proven_view()
+    }
+
     fn leave_view(&mut self, cx: &mut Cx<'_, Self>) {
         self.lend(cx, P::leave_view);
     }

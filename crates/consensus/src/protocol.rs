@@ -98,6 +98,11 @@ pub trait Protocol: Sized + Send + 'static {
         let _ = (cx, peer);
     }
 
+    /// Returns the view that [`Protocol::show`] proves: the highest one in which this replica may have made a statement.
+    fn proven_view(&self) -> View {
+        self.status().view
+    }
+
     /// Asks the others to leave the present view, because a replica that has lost its disk waits for a later one. For
     /// protocols whose views do not move by themselves.
     fn leave_view(&mut self, cx: &mut Cx<'_, Self>) {

@@ -18,7 +18,7 @@ use quorate_net::tls::LinkKey;
 use quorate_replica::ReplicaSetup;
 use quorate_storage::folder::{self, FolderGuard};
 use quorate_storage::{Disk, FileDisk, FileDiskConfig, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
-use quorate_types::Digest;
+use quorate_types::{Digest, Incarnation};
 use quorate_types::digest::{context, keyed_tag};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -41,9 +41,20 @@ pub(crate) struct PreparedNode {
 impl PreparedNode {
     /// Takes the exclusive resources: folder and addresses. With `has_parent` it reports an address in use to the process
     /// that started this one.
-    pub(crate) fn open(config: NodeConfig, service: Service, has_parent: bool) -> Result<Self, Failure> {
+    /// `rejoins` makes a lost folder anew.
+    pub(crate) fn open(
+        config: NodeConfig,
+        service: Service,
+        (has_parent, rejoins): (bool, bool),
+    ) -> Result<Self, Failure> {
         let keys = config.keys()?;
         let identity = config.cluster.identity(config.id);
+        if rejoins {
+            let salt = keys::random_u64().map_err(Failure::run)?;
+            let from = wall_ns() / 1_000_000;
+            folder::format_amnesiac(&config.data_dir, &identity, salt, from)
+                .map_err(|error| config.error("data_dir", error.to_string()))?;
+        }
         let folder = folder::open(&config.data_dir, &identity);
         let folder = folder.map_err(|error| config.error("data_dir", error.to_string()))?;
         let listen = |field: &str, address: SocketAddr| {
@@ -120,7 +131,10 @@ fn serve(
     loop {
         let (disk, folder) = parts;
         let setup = NodeSetup {
-            host: host_setup(&config, service, &keys)?,
+            host: HostSetup {
+                amnesiac_from: folder.as_ref().and_then(FolderGuard::amnesiac_from).map(Incarnation),
+                ..host_setup(&config, service, &keys)?
+            },
             disk,
             peers: peer_configs(&config),
             security: security(&config, &keys)?,

@@ -89,21 +89,11 @@ impl Replica {
     pub fn amnesia(&self) -> Option<AmnesiaStatus> {
         let amnesia = self.amnesia.as_ref()?;
         let bounds = amnesia.bounds.as_ref();
-        let view = |bounds: &Abstention| {
-            bounds
-                .floors
-                .views
-                .iter()
-                .map(|(_, view)| *view)
-                .max()
-                .unwrap_or_default()
-                .max(bounds.view.next())
-        };
         Some(AmnesiaStatus {
             shown: self.shown_by(|_| true),
             needed: self.others_needed(),
             stable: bounds.map(|bounds| bounds.stable),
-            view: bounds.map(view),
+            view: bounds.map(view_of),
         })
     }
 
@@ -115,7 +105,7 @@ impl Replica {
 
     /// Returns the number of others whose claims are proven by now, among those that `counts` accepts.
     fn shown_by(&self, counts: impl Fn(&Shown) -> bool) -> usize {
-        let (view, stable) = (self.running.protocol.status().view, self.checkpoints.height());
+        let (view, stable) = (self.running.protocol.proven_view(), self.checkpoints.height());
         let is_proven = |shown: &&Shown| shown.view <= view && shown.stable <= stable;
         let shown = self.amnesia.iter().flat_map(|amnesia| amnesia.shown.values());
         shown.filter(is_proven).filter(|shown| counts(shown)).count()
@@ -229,7 +219,7 @@ impl Replica {
         }
         self.call(|protocol, env| protocol.show(env, from));
         self.settle();
-        let view = self.running.protocol.status().view;
+        let view = self.running.protocol.proven_view();
         self.outbox.begin_step();
         // After a restart this replica makes no statement in an earlier view than the one that it has shown.
         let kinds: Vec<Kind> =
@@ -251,7 +241,7 @@ impl Replica {
             self.services.wanted.want(until, contiguous);
             self.running.pending_changed = true;
         }
-        if view > self.running.status.view {
+        if view > self.running.protocol.proven_view() {
             let first = *self.peers.amnesiacs.left_for.entry(from).or_insert(self.now);
             let passed = self.now.since(first);
             if passed >= LEAVE_VIEW_NS {
@@ -266,6 +256,12 @@ impl Replica {
             }
         }
     }
+}
+
+/// Returns the first view in which a replica with these bounds may make statements of every kind.
+fn view_of(bounds: &Abstention) -> View {
+    let floors = bounds.floors.views.iter().map(|(_, view)| *view).max().unwrap_or_default();
+    floors.max(bounds.view.next())
 }
 
 /// The record that a replica is back: the floors of its forgotten promises. Protocols number their kinds from below.

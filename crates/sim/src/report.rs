@@ -44,6 +44,8 @@ pub struct Report {
     pub recovered_ns: u64,
     /// Number of states that replicas have received from their peers.
     pub transfers: u64,
+    /// Replicas that have lost their disk and are not back at the end.
+    pub amnesiacs: u64,
     /// Number of promises that were looked up on disks.
     pub promises: u64,
     /// Number of transitions.
@@ -105,6 +107,7 @@ impl Report {
             byzantine: world.byzantine_replicas().clone(),
             recovered_ns,
             transfers: world.transfers(),
+            amnesiacs: world.amnesiacs(),
             promises: world.promises(),
             transitions,
             trace_hash: world.trace_hash(),
@@ -127,9 +130,10 @@ impl Report {
             self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
         let bound = self.bound.map_or(String::new(), |bound| format!("{bound}; "));
         format!(
-            "{bound}Byzantine: {named}; faults: {}; {} states received; {} virtual s; recovered {} ms after the heal{}",
+            "{bound}Byzantine: {named}; faults: {}; {} states received; {} amnesiacs; {} virtual s; recovered {} ms after the heal{}",
             faults.join(", "),
             self.transfers,
+            self.amnesiacs,
             self.virtual_ns / 1_000_000_000,
             self.recovered_ns / 1_000_000,
             equivocators.concat()

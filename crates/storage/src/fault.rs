@@ -3,8 +3,8 @@
 use quorate_types::{BlockId, BundleDigest, Height};
 
 /// The advice for a folder that cannot be repaired.
-const STAYS_STOPPED: &str = "This replica cannot take part any more. It counts as one of the f that may fail: leave it stopped \
-    while the others continue. It can recover only from a disk that is repaired without loss";
+const BEGIN_ANEW: &str = "This replica has lost promises. It counts as one of the f that may fail until it is back: move the \
+    folder away, and start the node with --rejoin";
 
 /// The reason why the store cannot continue. Every text says what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum Fault {
     /// The log is damaged before its tail: synced data can no longer be read.
     #[error(
         "the log is damaged in segment {generation} at byte {offset}: {why}. The node has changed nothing. Do not \
-        replace the folder by an older copy, and keep it for inspection. {STAYS_STOPPED}"
+        replace the folder by an older copy, and keep it for inspection. {BEGIN_ANEW}"
     )]
     Damaged {
         /// The generation of the segment.

@@ -12,6 +12,9 @@
 //! salt = "90c2…"
 //! ```
 //!
+//! The folder of a replica that has lost its disk has one more line, `amnesiac_from`, with the number from which its
+//! openings count.
+//!
 //! The folder also has the file `LIVES`, and perhaps `REFUSED`; see [`FolderGuard::record_incarnation`].
 
 mod incarnations;
@@ -29,6 +32,8 @@ pub const FORMAT_VERSION: u32 = 1;
 pub(crate) const LOG_FILE: &str = "log";
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_BYTES_MAX: u64 = 4096;
+/// The field of `FORMAT` that a replica without memory has.
+const AMNESIAC_FROM: &str = "amnesiac_from";
 
 /// The replica that a folder belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,12 +52,16 @@ pub enum FolderError {
     /// The folder is not formatted.
     #[error(
         "{0} is not a formatted data folder: check data_dir. `quorate testnet` makes the folder of each replica once. If the \
-         folder is lost, this replica counts as one of the f that may fail: leave it stopped"
+         folder is lost, start the node with --rejoin: it begins with an empty folder and counts as one of the f that may fail \
+         until it is back"
     )]
     NotFormatted(PathBuf),
     /// The folder to be formatted is formatted already.
     #[error("{0} is formatted already: start the node with it, or choose another folder")]
     AlreadyFormatted(PathBuf),
+    /// A replica that has its disk must not begin anew.
+    #[error("{0}: {REJOIN_ADVICE}")]
+    HasPromises(PathBuf),
     /// The folder to be formatted has other data.
     #[error("{0} is not empty: choose an empty folder")]
     NotEmpty(PathBuf),
@@ -120,11 +129,16 @@ pub enum FolderError {
     },
 }
 
+/// The replica has data where an empty folder is needed to begin anew.
+const REJOIN_ADVICE: &str = "it is formatted already, and has the promises of this replica: start the node without --rejoin. Where \
+    its disk is damaged, or the node takes no part because its log is too old, move the folder away first and keep it for inspection";
+
 /// A folder that this process has locked. Dropping the guard, or the end of the process, unlocks it.
 #[derive(Debug)]
 pub struct FolderGuard {
     path: PathBuf,
     salt: u64,
+    amnesiac_from: Option<u64>,
     /// The file with the lock.
     _file: File,
 }
@@ -134,6 +148,13 @@ impl FolderGuard {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns a number above that of each earlier opening, if the replica has begun anew after the loss of its disk; see
+    /// [`format_amnesiac`]. `None` for any other replica.
+    #[must_use]
+    pub fn amnesiac_from(&self) -> Option<u64> {
+        self.amnesiac_from
     }
 
     /// Returns the salt of the log; see [`crate::Disk::salt`].
@@ -150,6 +171,27 @@ impl FolderGuard {
 /// Fails with [`FolderError::AlreadyFormatted`], with [`FolderError::NotEmpty`] for a folder with a log, or with
 /// [`FolderError::Io`].
 pub fn format(path: &Path, identity: &Identity, salt: u64) -> Result<(), FolderError> {
+    format_as(path, identity, salt, None)
+}
+
+/// Makes `path` the data folder of a replica that has lost its disk. `from` is above the number of each earlier opening,
+/// such as the time in milliseconds. Returns false, and changes nothing, if the folder was made in this way before.
+///
+/// # Errors
+/// Fails with [`FolderError::HasPromises`] for the folder of a replica that has not lost its disk, and otherwise in the cases
+/// of [`format()`].
+pub fn format_amnesiac(path: &Path, identity: &Identity, salt: u64, from: u64) -> Result<bool, FolderError> {
+    match format_as(path, identity, salt, Some(from)) {
+        Ok(()) => Ok(true),
+        Err(FolderError::AlreadyFormatted(_)) => match open(path, identity)?.amnesiac_from() {
+            Some(_) => Ok(false),
+            None => Err(FolderError::HasPromises(path.to_owned())),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+fn format_as(path: &Path, identity: &Identity, salt: u64, from: Option<u64>) -> Result<(), FolderError> {
     let io = |error| FolderError::Io { path: path.to_owned(), error };
     fs::create_dir_all(path).map_err(io)?;
     if path.join(FORMAT_FILE).try_exists().map_err(io)? {
@@ -166,7 +208,7 @@ pub fn format(path: &Path, identity: &Identity, salt: u64) -> Result<(), FolderE
         }
         Err(error) => return Err(io(error)),
     }
-    write_atomically(path, FORMAT_FILE, &render(identity, salt)).map_err(io)
+    write_atomically(path, FORMAT_FILE, &render(identity, salt, from)).map_err(io)
 }
 
 /// Checks that `path` is the data folder of this replica, and locks it.
@@ -196,29 +238,30 @@ pub fn open(path: &Path, identity: &Identity) -> Result<FolderGuard, FolderError
         }
         Err(error) => return Err(io(error)),
     }
-    let salt = check(path, &text, identity)?;
+    let (salt, amnesiac_from) = check(path, &text, identity)?;
     if !path.join(LOG_FILE).try_exists().map_err(io)? {
         return Err(malformed(path, "the log of the folder is gone"));
     }
-    Ok(FolderGuard { path: path.to_owned(), salt, _file: file })
+    Ok(FolderGuard { path: path.to_owned(), salt, amnesiac_from, _file: file })
 }
 
 fn malformed(path: &Path, why: &'static str) -> FolderError {
     FolderError::Malformed { path: path.to_owned(), why }
 }
 
-fn render(identity: &Identity, salt: u64) -> String {
+fn render(identity: &Identity, salt: u64, from: Option<u64>) -> String {
     let Identity { cluster, replica, protocol } = identity;
     let salt = hex(&salt.to_be_bytes());
+    let from = from.map(|from| format!("{AMNESIAC_FROM} = {from}\n")).unwrap_or_default();
     format!(
         "# The data of one Quorate replica. Do not edit.\nformat = {FORMAT_VERSION}\ncluster = \"{cluster}\"\n\
-         replica = {replica}\nprotocol = \"{protocol}\"\nsalt = \"{salt}\"\n"
+         replica = {replica}\nprotocol = \"{protocol}\"\nsalt = \"{salt}\"\n{from}"
     )
 }
 
-/// Compares the file with the expected identity, and returns the salt. The version comes first, because another
+/// Compares the file with the expected identity, and returns the salt and the number of [`FolderGuard::amnesiac_from`]. The version comes first, because another
 /// version may have other fields.
-fn check(path: &Path, text: &str, identity: &Identity) -> Result<u64, FolderError> {
+fn check(path: &Path, text: &str, identity: &Identity) -> Result<(u64, Option<u64>), FolderError> {
     let field = |name: &str| {
         let values = text.lines().filter_map(|line| line.split_once(" = "));
         let value = values.filter(|(key, _)| *key == name).map(|(_, value)| value).next();
@@ -248,7 +291,8 @@ fn check(path: &Path, text: &str, identity: &Identity) -> Result<u64, FolderErro
     if protocol != identity.protocol {
         return Err(FolderError::OtherProtocol { path: owned, found: protocol, expected: identity.protocol });
     }
-    Ok(salt)
+    let from = field(AMNESIAC_FROM).map(|value| value.parse().map_err(|_| malformed(path, "no number of openings")));
+    Ok((salt, from.transpose()?))
 }
 
 /// Writes a file of the folder atomically. After a power cut the folder has the whole old file or the whole new one.

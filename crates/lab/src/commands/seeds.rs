@@ -49,6 +49,8 @@ pub(super) struct SeedsSummary {
     pub(super) requests: u64,
     /// States that replicas have received from their peers.
     pub(super) transfers: u64,
+    /// Replicas that have lost their disk and are not back at the end.
+    pub(super) amnesiacs: u64,
     pub(super) seconds: f64,
     pub(super) trace_hash: String,
     /// Byzantine replicas by host, over all seeds.
@@ -131,6 +133,7 @@ impl SeedsTotal {
         sums.seeds = sums.seeds.saturating_add(1);
         sums.requests = sums.requests.saturating_add(report.requests);
         sums.transfers = sums.transfers.saturating_add(report.transfers);
+        sums.amnesiacs = sums.amnesiacs.saturating_add(report.amnesiacs);
         sums.lied_to = sums.lied_to.saturating_add(u64::from(!report.byzantine.is_empty()));
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);

@@ -144,6 +144,9 @@ impl AnyProtocol for Fragile {
     fn show(&mut self, env: &mut Env<'_>, peer: ReplicaId) {
         self.0.show(env, peer);
     }
+    fn proven_view(&self) -> View {
+        self.0.proven_view()
+    }
     fn leave_view(&mut self, env: &mut Env<'_>) {
         self.0.leave_view(env);
     }

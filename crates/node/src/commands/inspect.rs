@@ -8,8 +8,9 @@ use crate::out;
 use crate::runtime;
 use crate::serve::{failure, host_setup};
 use crate::service::Service;
-use quorate_host::Host;
+use quorate_host::{Host, HostSetup};
 use quorate_storage::{FrozenDisk, folder};
+use quorate_types::Incarnation;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -79,9 +80,10 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let identity = config.cluster.identity(config.id);
     let folder = folder::open(&config.data_dir, &identity);
     let folder = folder.map_err(|error| config.error("data_dir", error.to_string()))?;
+    let amnesiac_from = folder.amnesiac_from().map(Incarnation);
     let disk = FrozenDisk::open(folder.path(), folder.salt()).map_err(Failure::run)?;
     let disk_bytes = disk.file_bytes().map_err(Failure::run)?;
-    let setup = host_setup(&config, service, &config.keys()?)?;
+    let setup = HostSetup { amnesiac_from, ..host_setup(&config, service, &config.keys()?)? };
     let host = runtime::open_alone(setup, Box::new(disk)).map_err(|fault| failure(&config, &fault))?;
     let inspection = inspect(&config, host, disk_bytes)?;
     if args.json { out::json(&inspection) } else { print(&inspection) }

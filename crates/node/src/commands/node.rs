@@ -20,6 +20,10 @@ pub struct Args {
     /// Run although client or link authentication or durability is switched off
     #[arg(long)]
     insecure: bool,
+    /// Begin anew after the loss of the data folder: the replica makes no statement until its promises no longer matter. The
+    /// folder must be empty
+    #[arg(long)]
+    rejoin: bool,
     /// End together with this process
     #[arg(long, hide = true, value_name = "PID")]
     parent: Option<i32>,
@@ -42,7 +46,7 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     // A node that opens has sent nothing yet, so a signal ends it at once.
     let stop =
         StopRequest::watch().map_err(|error| Failure::run(format!("cannot watch signals: {error}")))?;
-    let node = PreparedNode::open(config, service, args.parent.is_some())?;
+    let node = PreparedNode::open(config, service, (args.parent.is_some(), args.rejoin))?;
     // The panic ends the replica with all its state: no half of a change remains in use.
     let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node, &stop)));
     ended.unwrap_or_else(|panic| Err(panicked(panic_text(&*panic))))

@@ -149,6 +149,23 @@ fn guard_line(id: u64, replica: &Value) -> Option<String> {
     Some(line)
 }
 
+/// Returns what a replica that has lost its disk waits for; `None` for any other.
+fn amnesia_line(id: u64, replica: &Value) -> Option<String> {
+    let amnesia = replica.get("amnesia")?.as_object()?;
+    let number = |name: &str| amnesia.get(name).and_then(Value::as_u64);
+    let (shown, needed) = (number("shown").unwrap_or(0), number("needed").unwrap_or(0));
+    Some(match (number("stable"), number("view")) {
+        (Some(stable), Some(view)) => {
+            let stable = match stable {
+                0 => String::new(),
+                height => format!("a stable checkpoint of height {height}, and "),
+            };
+            format!("replica {id} is amnesiac: it waits for {stable}{needed} others in views from {view} on")
+        }
+        _ => format!("replica {id} is amnesiac: {shown} of {needed} others have shown it all they know"),
+    })
+}
+
 /// Returns the progress of a transfer of state; `None` where none is needed.
 fn transfer_line(id: u64, replica: &Value) -> Option<String> {
     let transfer = replica.get("transfer")?.as_object()?;
@@ -246,6 +263,9 @@ fn print_more(replica: &Value, ledger: bool) -> Result<(), Failure> {
             out::line(printable(&line))?;
         }
     }
+    if let Some(line) = amnesia_line(id, replica) {
+        out::line(printable(&line))?;
+    }
     if let Some(line) = transfer_line(id, replica) {
         out::line(printable(&line))?;
     }
@@ -342,6 +362,17 @@ mod tests {
         let near = "leader 2 answered 3 blames within 2 delta";
         let shown = guard_line(1, &json!({"guard": guard, "peers": peers})).unwrap();
         assert_eq!(shown, format!("{begin}, {after}, {itself}, {near}, 80 probes"));
+    }
+
+    #[test]
+    fn amnesia_line_has_what_the_replica_waits_for() {
+        assert_eq!(amnesia_line(1, &json!({"amnesia": null})), None);
+        let mut replica = json!({"amnesia": {"shown": 1, "needed": 3, "stable": null, "view": null}});
+        let line = amnesia_line(2, &replica).unwrap();
+        assert_eq!(line, "replica 2 is amnesiac: 1 of 3 others have shown it all they know");
+        replica["amnesia"] = json!({"shown": 3, "needed": 3, "stable": 512, "view": 4});
+        let line = "replica 2 is amnesiac: it waits for a stable checkpoint of height 512, and 3 others in views from 4 on";
+        assert_eq!(amnesia_line(2, &replica).unwrap(), line);
     }
 
     #[test]

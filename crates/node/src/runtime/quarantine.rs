@@ -69,7 +69,7 @@ impl Quarantine {
 pub(super) fn alarm(reason: &str) -> String {
     format!(
         "this replica takes no part any more, because it has sent more than its disk has: {reason}. It counts among the f faulty \
-         replicas"
+         replicas: stop it, move its data folder away, and start it with --rejoin"
     )
 }
 

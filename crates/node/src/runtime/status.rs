@@ -2,7 +2,7 @@
 
 use super::transfer_lines::transfer_json;
 use super::{Node, quarantine};
-use quorate_replica::{GuardStatus, ReplicaState};
+use quorate_replica::{AmnesiaStatus, GuardStatus, ReplicaState};
 use quorate_types::{Height, Ledger, Time};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -102,7 +102,10 @@ impl Node {
             && excluded.is_none()
             && !matches!(
                 replica.state,
-                ReplicaState::Stopped | ReplicaState::Out | ReplicaState::AwaitsState
+                ReplicaState::Stopped
+                    | ReplicaState::Out
+                    | ReplicaState::AwaitsState
+                    | ReplicaState::Amnesiac
             );
         let ledger = self.ledger();
         let counters: Map<String, Value> =
@@ -139,6 +142,8 @@ impl Node {
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
             "state": replica.state.name(), "alarm": stopped.or(excluded.map(quarantine::alarm)),
             "alarms": self.alarms.list(now),
+            // `null` unless the replica has lost its disk and is not back.
+            "amnesia": replica.amnesia.as_ref().map(amnesia_json),
             // `null` unless the replica needs a state of its peers, or has found none on its disk.
             "transfer": transfer_json(self.host.transfer().as_ref()), "missing_state": self.host.missing_state(),
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
@@ -164,6 +169,14 @@ impl Node {
         })
         .to_string()
     }
+}
+
+/// Returns the way back of a replica that has lost its disk.
+fn amnesia_json(amnesia: &AmnesiaStatus) -> Value {
+    json!({
+        "shown": amnesia.shown, "needed": amnesia.needed, "stable": amnesia.stable.map(|height| height.0),
+        "view": amnesia.view.map(|view| view.0),
+    })
 }
 
 /// Returns the state of the synchrony guard. `since_ms` and `last_doubt_ms` are times before now.

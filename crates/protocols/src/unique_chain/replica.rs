@@ -387,6 +387,11 @@ impl<F: Form> Protocol for UniqueChain<F> {
         cx.send_unheld(To::One(peer), report);
     }
 
+    /// The round, not the coordinator's view.
+    fn proven_view(&self) -> View {
+        self.round.number
+    }
+
     /// `apollo` §22, `artemis` §20: no entry in rounds up to R + n. Rounds that this replica has entered before it is back have
     /// no full wait, so it blames nobody in them.
     fn abstain(&self, cx: &mut Cx<'_, Self>) -> Abstention {

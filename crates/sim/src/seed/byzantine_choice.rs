@@ -15,6 +15,8 @@ pub enum ByzantineChoice {
     Drawn,
     /// No replica is Byzantine.
     Nobody,
+    /// In every seed f - 1 replicas have a host that the seed draws, and one honest replica loses its disk and comes back.
+    Wiped,
     /// In every seed f replicas have this host.
     All(Byzantine),
     /// In every seed this many replicas have this host. More than f break the protocol's promises.
@@ -28,13 +30,15 @@ pub struct ByzantineHosts {
     pub who: BTreeMap<ReplicaId, Byzantine>,
     /// Whether all of them do the same at the same time.
     pub as_one: bool,
+    /// The honest replica that loses its disk.
+    pub wiped: Option<ReplicaId>,
 }
 
 impl ByzantineChoice {
     /// Returns the names that [`ByzantineChoice::from_str`] accepts.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
-        ["drawn", "none"].into_iter().chain(Byzantine::ALL.iter().map(|kind| kind.name())).collect()
+        ["drawn", "none", "wiped"].into_iter().chain(Byzantine::ALL.iter().map(|kind| kind.name())).collect()
     }
 
     /// Draws the Byzantine replicas of a seed. The first `spared` replicas are honest.
@@ -47,6 +51,7 @@ impl ByzantineChoice {
             Self::Drawn | Self::Nobody => 0,
             Self::All(_) => f,
             Self::Many(_, count) => count,
+            Self::Wiped => f.saturating_sub(1),
         };
         let mut ids: Vec<u16> = (spared..u16::try_from(n).unwrap_or(u16::MAX)).collect();
         rng.shuffle(&mut ids);
@@ -55,6 +60,8 @@ impl ByzantineChoice {
         let mut kinds: Vec<Byzantine> = (0..count)
             .map(|_| match self {
                 Self::All(kind) | Self::Many(kind, _) => kind,
+                // An adaptive host makes another replica lie, in addition to itself.
+                Self::Wiped => Some(any()).filter(|kind| *kind != Byzantine::Adaptive).unwrap_or(Byzantine::Twin),
                 Self::Drawn | Self::Nobody => any(),
             })
             .collect();
@@ -63,8 +70,9 @@ impl ByzantineChoice {
         if as_one {
             kinds.fill(first);
         }
+        let wiped = ids.get(count).copied().map(ReplicaId).filter(|_| self == Self::Wiped);
         let who = ids.into_iter().map(ReplicaId).zip(kinds).collect();
-        ByzantineHosts { who, as_one }
+        ByzantineHosts { who, as_one, wiped }
     }
 }
 
@@ -73,6 +81,7 @@ impl fmt::Display for ByzantineChoice {
         match self {
             Self::Drawn => f.write_str("drawn"),
             Self::Nobody => f.write_str("none"),
+            Self::Wiped => f.write_str("wiped"),
             Self::All(kind) => write!(f, "{kind}"),
             Self::Many(kind, count) => write!(f, "{kind}:{count}"),
         }
@@ -88,6 +97,7 @@ impl FromStr for ByzantineChoice {
         match (text, text.split_once(':')) {
             ("drawn", _) => Ok(Self::Drawn),
             ("none", _) => Ok(Self::Nobody),
+            ("wiped", _) => Ok(Self::Wiped),
             (_, Some((kind, count))) => {
                 let count = count.parse().map_err(|_| unknown())?;
                 Ok(Self::Many(kind.parse().map_err(|_| unknown())?, count))
@@ -106,7 +116,7 @@ mod tests {
         for (n, f) in [(4, 1), (7, 2)] {
             let (mut with, mut together, mut kinds) = (0, 0, BTreeMap::new());
             for seed in 0..1_000 {
-                let ByzantineHosts { who: drawn, as_one } = ByzantineChoice::Drawn.draw(seed, n, f, 0);
+                let ByzantineHosts { who: drawn, as_one, .. } = ByzantineChoice::Drawn.draw(seed, n, f, 0);
                 let others = ByzantineChoice::Drawn.draw(seed, n, f, 1).who;
                 together += u32::from(as_one);
                 assert!(others.len() == drawn.len() && !others.contains_key(&ReplicaId(0)), "seed {seed}");
@@ -130,5 +140,15 @@ mod tests {
         assert_eq!((two.to_string().as_str(), two.draw(9, 4, 1, 0).who.len()), ("twin:2", 2));
         assert!("twins".parse::<ByzantineChoice>().unwrap_err().contains("favourites"));
         assert!(ByzantineChoice::Nobody.draw(3, 7, 2, 0).who.is_empty());
+    }
+
+    #[test]
+    fn wiped_replica_is_honest_and_counts_among_the_faulty_ones() {
+        for seed in 0..200 {
+            let hosts = ByzantineChoice::Wiped.draw(seed, 7, 2, 1);
+            let wiped = hosts.wiped.unwrap();
+            assert!(hosts.who.len() == 1 && !hosts.who.contains_key(&wiped) && wiped != ReplicaId(0), "{hosts:?}");
+            assert!(hosts.who.values().all(|kind| *kind != Byzantine::Adaptive), "{hosts:?}");
+        }
     }
 }

@@ -38,6 +38,8 @@ const END_NS: u64 = secs(60);
 const SETTLE_NS: u64 = secs(20);
 /// Time after a heal in which leaders may still be replaced, and the following time in which they may not.
 const CALM_NS: u64 = secs(4);
+/// The least kept log with which replicas that were off catch up from blocks.
+const LONG_LOG_BYTES: u64 = 3 << 19;
 /// Factor for the kept log where votes are signed, or where a quorum is large.
 const LARGE_LOG_FACTOR: u32 = 8;
 /// Smallest and largest number of operations of each of the four clients before the heal.
@@ -95,8 +97,10 @@ impl StandardRun {
         // Each view change writes a NEW-VIEW with a quorum of view changes. With signed votes, each of these has
         // certificates for all of the window. The same heights then need more log, and so does one record.
         if entry.spec.votes_are_signed || settings.n > 4 {
-            settings.storage.keep_bytes =
-                settings.storage.keep_bytes.saturating_mul(u64::from(LARGE_LOG_FACTOR));
+            if settings.storage.keep_bytes >= LONG_LOG_BYTES {
+                settings.storage.keep_bytes =
+                    settings.storage.keep_bytes.saturating_mul(u64::from(LARGE_LOG_FACTOR));
+            }
             settings.storage.segment_bytes = settings.storage.segment_bytes.saturating_mul(LARGE_LOG_FACTOR);
         }
         // A leader that cannot be replaced has to be honest.
@@ -123,9 +127,16 @@ impl StandardRun {
         world.load_all(workload);
         let bounded = is_synchronous(entry).then(|| BoundedFaults::draw(world.settings(), &mut rng));
         let may_forget = match &bounded {
+            // The wiped replica is one of the f.
+            _ if drawn.wiped.is_some() => Vec::new(),
             Some(bounded) => bounded.may_forget(world.settings()),
             None => may_forget(&world, spared, &mut rng),
         };
+        if let Some(id) = drawn.wiped {
+            plan_wipe(&mut world, id, &mut rng);
+        }
+        // With a bound on delays every further fault would need a further replica that may fail.
+        let has_faults = drawn.wiped.is_none() || bounded.is_none();
         let mut faults = FaultPlanner {
             n: world.settings().n,
             clients: world.settings().clients,
@@ -136,7 +147,7 @@ impl StandardRun {
             may_forget,
             bounded,
         };
-        let planned = faults.plan(&mut world);
+        let planned = if has_faults { faults.plan(&mut world) } else { BTreeMap::new() };
         let began = if world.settings().byzantine.replicas.is_empty() { faults.first } else { Time::ZERO };
         Ok(Self { outage_ns: HEAL_NS.saturating_sub(began.0), world, faults: planned, workload })
     }
@@ -166,6 +177,17 @@ impl StandardRun {
         let Self { world, faults, workload, outage_ns } = self;
         Report::of(world, faults, |world, recovered_ns| run_phases(world, workload, outage_ns, recovered_ns))
     }
+}
+
+/// Plans the loss of a replica's disk, its start on an empty one, and a restart soon after.
+fn plan_wipe(world: &mut World, id: ReplicaId, rng: &mut Rng) {
+    let at = Time(rng.between(secs(2), secs(15)));
+    let back = at.plus(rng.between(ms(20), secs(3)));
+    world.plan(at, Plan::Wipe(id));
+    world.plan(back, Plan::Start(id));
+    let again = back.plus(rng.between(ms(10), secs(6)));
+    world.plan(again, Plan::Crash(id, crate::disk::Survives::Some));
+    world.plan(again.plus(rng.between(ms(20), secs(1))), Plan::Start(id));
 }
 
 /// Runs the phases: faults, heal, recovery.
@@ -278,7 +300,7 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
         settings.storage.snapshot_every_bytes = rng.between(16 << 10, 96 << 10);
     } else {
         // They catch up from the log of their peers. View changes take room.
-        settings.storage.keep_bytes = rng.between(3 << 19, 4 << 20);
+        settings.storage.keep_bytes = rng.between(LONG_LOG_BYTES, 4 << 20);
         settings.storage.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
     }
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);

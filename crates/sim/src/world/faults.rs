@@ -29,6 +29,7 @@ impl World {
             Plan::CrashAtStep(id, steps, survives) => self.crash_at_step(id, steps, survives),
             Plan::Start(id) => self.start_again(id),
             Plan::Reopen(id) => self.reopen(id),
+            Plan::Wipe(id) => self.wipe(id),
             Plan::Pause(id, until) => self.pause(id, until),
             Plan::Drift(id, ppm) => self.drift(id, ppm),
             Plan::WallClock(id, off_ns) => {
@@ -145,7 +146,9 @@ impl World {
         if let Some(slot) = self.slot_mut(id) {
             slot.machine.disk.replace(empty);
             slot.machine.survived = None;
-            slot.machine.damage = Damage::None;
+            let trouble = slot.machine.disk.watch(|watch| watch.trouble);
+            let is_sound = matches!(trouble, DiskTrouble::None | DiskTrouble::Slow);
+            slot.machine.damage = if is_sound { Damage::None } else { Damage::DiskTrouble };
             // More than it has ever counted.
             let from = Incarnation(slot.opens.saturating_add(1).saturating_mul(1_000));
             slot.machine.amnesiac_from = Some(from);

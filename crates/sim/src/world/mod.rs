@@ -538,6 +538,13 @@ impl World {
         self.counters.transfers
     }
 
+    /// Returns the number of running replicas that have lost their disk and are not back.
+    #[must_use]
+    pub fn amnesiacs(&self) -> u64 {
+        let away = self.replicas().filter_map(|id| self.status(id)).filter(|status| status.amnesia.is_some());
+        u64::try_from(away.count()).unwrap_or(u64::MAX)
+    }
+
     /// Returns the number of different promises that were judged.
     #[must_use]
     pub fn promises(&self) -> u64 {

@@ -14,6 +14,8 @@ pub enum Plan {
     CrashAtStep(ReplicaId, u64, Survives),
     /// The replica is started, if it is down.
     Start(ReplicaId),
+    /// The replica loses its disk and gets an empty one. It stays down until it is started.
+    Wipe(ReplicaId),
     /// The replica is closed, and opened anew on the state that its disk has by now.
     Reopen(ReplicaId),
     /// The replica's process pauses until this time.

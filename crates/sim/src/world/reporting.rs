@@ -255,6 +255,7 @@ impl World {
             Plan::Crash(..)
             | Plan::Start(_)
             | Plan::Reopen(_)
+            | Plan::Wipe(_)
             | Plan::Pause(..)
             | Plan::Drift(..)
             | Plan::Disk(..)

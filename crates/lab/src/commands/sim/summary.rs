@@ -37,6 +37,7 @@ fn totals(summary: &SeedsSummary, scope: Scope) -> Table {
     row("virtual time", format!("{:.0} s", summary.virtual_seconds));
     row("requests", summary.requests.to_string());
     row("states received", summary.transfers.to_string());
+    row("amnesiacs at the end", summary.amnesiacs.to_string());
     row("elapsed time", format!("{:.1} s", summary.seconds));
     row("trace hash", summary.trace_hash.get(..HASH_DIGITS).unwrap_or(&summary.trace_hash).to_owned());
     if scope == Scope::Range {
@@ -82,6 +83,7 @@ mod tests {
             virtual_seconds: 120.4,
             requests: 800,
             transfers: 3,
+            amnesiacs: 2,
             seconds: 1.26,
             trace_hash: "0123456789abcdef01".to_owned(),
             byzantine: BTreeMap::from([("mute", 1)]),
@@ -100,6 +102,7 @@ mod tests {
             "virtual time 120 s",
             "requests 800",
             "states received 3",
+            "amnesiacs at the end 2",
             "elapsed time 1.3 s",
             "trace hash 0123456789abcdef",
         ];
