@@ -16,7 +16,8 @@ use crate::spec::{Spec, Synchrony};
 use crate::status::{Status, Window};
 use crate::timers::Timers;
 use quorate_types::{
-    BlockId, Committee, DecodeError, Floors, Height, OrderChain, Reader, ReplicaId, Signature, Time, View, Wire,
+    BlockId, Committee, DecodeError, Floors, Height, OrderChain, Reader, ReplicaId, Signature, Time, View,
+    Wire,
 };
 use std::any::Any;
 

@@ -17,7 +17,7 @@ use crate::status::{Status, Window};
 use crate::timers::Timers;
 use quorate_types::{
     BlockId, Committee, DecodeError, Floors, Height, Kind, OrderChain, PayloadId, Reader, ReplicaId, Time,
-    Wire,
+    View, Wire,
 };
 use std::any::Any;
 use std::fmt;

@@ -36,6 +36,8 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 pub enum Act {
     /// Kills a replica: SIGKILL.
     Kill(ReplicaId),
+    /// Kills a replica and removes its data folder. Its next start begins anew.
+    Wipe(ReplicaId),
     /// Starts a replica again, on the same folder.
     Start(ReplicaId),
     /// Kills all replicas at nearly the same time, and starts all of them. The machine keeps running, and with it the data
@@ -55,6 +57,7 @@ impl Act {
     pub fn run(self, nodes: &mut Processes) -> Result<(), Failure> {
         match self {
             Self::Kill(id) => nodes.kill(id),
+            Self::Wipe(id) => nodes.wipe(id),
             Self::Start(id) => nodes.start(id),
             Self::Pause(id) => nodes.pause(id),
             Self::Resume(id) => nodes.resume(id),

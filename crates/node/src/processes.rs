@@ -69,6 +69,8 @@ struct NodeProcess {
     folder: PathBuf,
     config: PathBuf,
     child: Option<Child>,
+    /// Whether its data folder was lost: it begins anew.
+    rejoins: bool,
     /// The number of the start: reports of an earlier start do not count.
     start: u64,
     ready: bool,
@@ -121,6 +123,7 @@ impl Processes {
             folder: node_folder(dir, id),
             config: node_file(dir, id),
             child: None,
+            rejoins: false,
             start: 0,
             ready: false,
             log_start: 0,
@@ -153,6 +156,19 @@ impl Processes {
         }
         node.spawn(&binary, insecure, reporter)
             .map_err(|error| Failure::run(format!("cannot start node {id} ({}): {error}", binary.display())))
+    }
+
+    /// Kills a node and removes its data folder. Its next start begins anew.
+    ///
+    /// # Errors
+    /// Fails when the system refuses.
+    pub fn wipe(&mut self, id: ReplicaId) -> Result<(), Failure> {
+        self.kill(id)?;
+        let node = self.node(id)?;
+        node.rejoins = true;
+        let data = node.folder.join("data");
+        fs::remove_dir_all(&data)
+            .map_err(|error| Failure::run(format!("cannot remove {}: {error}", data.display())))
     }
 
     /// Starts all nodes that do not run.
@@ -341,6 +357,9 @@ impl NodeProcess {
         command.arg("--parent").arg(std::process::id().to_string());
         if insecure {
             command.arg("--insecure");
+        }
+        if self.rejoins {
+            command.arg("--rejoin");
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
         let mut child = command.spawn()?;

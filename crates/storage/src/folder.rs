@@ -291,7 +291,8 @@ fn check(path: &Path, text: &str, identity: &Identity) -> Result<(u64, Option<u6
     if protocol != identity.protocol {
         return Err(FolderError::OtherProtocol { path: owned, found: protocol, expected: identity.protocol });
     }
-    let from = field(AMNESIAC_FROM).map(|value| value.parse().map_err(|_| malformed(path, "no number of openings")));
+    let from =
+        field(AMNESIAC_FROM).map(|value| value.parse().map_err(|_| malformed(path, "no number of openings")));
     Ok((salt, from.transpose()?))
 }
 

@@ -95,7 +95,7 @@ fn run_in(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
                 is_down = false;
                 print(&format!("{at:5.1} s  replica {id} is started again"));
             }
-            Some(Act::KillAll | Act::Pause(_) | Act::Resume(_)) | None => {}
+            Some(Act::KillAll | Act::Wipe(_) | Act::Pause(_) | Act::Resume(_)) | None => {}
         }
         bar.show(progress, if is_down { "(a replica is down)" } else { "" });
         // Without a terminal for the bar there are plain lines.

@@ -77,7 +77,11 @@ impl TortureArgs {
             }
             None => Pace::Closed { in_flight: self.in_flight },
         };
-        let only = if self.only.is_empty() { ProcessFault::ALL.to_vec() } else { self.only.clone() };
+        let mut only = if self.only.is_empty() { ProcessFault::ALL.to_vec() } else { self.only.clone() };
+        if self.only.is_empty() && !self.cluster.protocol.spec.replaces_leader {
+            // The teaching protocol has no way back for a replica without its disk.
+            only.retain(|fault| *fault != ProcessFault::WipeBackup);
+        }
         let load = LoadOptions::alone(mix, pace, self.cluster.clients, seed, torture::STRETCH_MAX);
         Ok(TortureOptions { only, span, load })
     }

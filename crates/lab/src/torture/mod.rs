@@ -328,6 +328,7 @@ impl Director<'_> {
             (ProcessFault::PauseLeader | ProcessFault::PauseBackup, Some(id)) => {
                 Some((Act::Pause(id), Act::Resume(id)))
             }
+            (ProcessFault::WipeBackup, Some(id)) => Some((Act::Wipe(id), Act::Start(id))),
             (ProcessFault::KillAll, _) | (_, None) => None,
         };
         match acts {

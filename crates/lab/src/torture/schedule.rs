@@ -27,12 +27,20 @@ pub enum ProcessFault {
     PauseBackup,
     /// SIGKILL to all replicas at once, and a start of all.
     KillAll,
+    /// SIGKILL to a replica other than the leader, the loss of its data folder, and a start with `--rejoin`.
+    WipeBackup,
 }
 
 impl ProcessFault {
     /// All faults.
-    pub const ALL: [Self; 5] =
-        [Self::KillLeader, Self::KillBackup, Self::PauseLeader, Self::PauseBackup, Self::KillAll];
+    pub const ALL: [Self; 6] = [
+        Self::KillLeader,
+        Self::KillBackup,
+        Self::PauseLeader,
+        Self::PauseBackup,
+        Self::KillAll,
+        Self::WipeBackup,
+    ];
 
     /// Returns the name of the fault on the command line.
     #[must_use]
@@ -43,6 +51,7 @@ impl ProcessFault {
             Self::PauseLeader => "pause-leader",
             Self::PauseBackup => "pause-backup",
             Self::KillAll => "kill-all",
+            Self::WipeBackup => "wipe-backup",
         }
     }
 
@@ -51,7 +60,7 @@ impl ProcessFault {
         match self {
             Self::KillLeader | Self::KillBackup => 4,
             Self::PauseLeader => 2,
-            Self::PauseBackup | Self::KillAll => 1,
+            Self::PauseBackup | Self::KillAll | Self::WipeBackup => 1,
         }
     }
 }
@@ -64,6 +73,7 @@ impl fmt::Display for ProcessFault {
             Self::PauseLeader => "leader paused",
             Self::PauseBackup => "backup paused",
             Self::KillAll => "all killed",
+            Self::WipeBackup => "backup wiped",
         })
     }
 }
@@ -90,7 +100,9 @@ impl PlannedEvent {
         let backup = leader.0.saturating_add(self.after_leader).checked_rem(n.max(1)).unwrap_or(0);
         match self.fault {
             ProcessFault::KillLeader | ProcessFault::PauseLeader => Some(leader),
-            ProcessFault::KillBackup | ProcessFault::PauseBackup => Some(ReplicaId(backup)),
+            ProcessFault::KillBackup | ProcessFault::PauseBackup | ProcessFault::WipeBackup => {
+                Some(ReplicaId(backup))
+            }
             ProcessFault::KillAll => None,
         }
     }
@@ -125,7 +137,7 @@ impl Schedule {
         let calm = Duration::from_millis(self.rng.between(CALM_MS.0, CALM_MS.1));
         let down = match fault {
             ProcessFault::PauseLeader | ProcessFault::PauseBackup => PAUSE,
-            ProcessFault::KillLeader | ProcessFault::KillBackup => {
+            ProcessFault::KillLeader | ProcessFault::KillBackup | ProcessFault::WipeBackup => {
                 Duration::from_millis(self.rng.between(DOWN_MS.0, DOWN_MS.1))
             }
             ProcessFault::KillAll => Duration::ZERO,
@@ -155,7 +167,7 @@ mod tests {
             }
         }
         let numbers: Vec<u64> = stretches(3).iter().flatten().map(|event| event.number).collect();
-        assert_eq!(numbers, (1..=60).collect::<Vec<u64>>());
+        assert_eq!(numbers, (1..=65).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use crate::runner::{seed, setting};
 use quorate_consensus::parts::certificate::CheckpointProof;
-use quorate_consensus::{Abstention, 
-    AnyProtocol, Entry, Env, LinkEvent, Message, OpenError, Ready, Reject, Seal, Status, Timed, Window,
+use quorate_consensus::{
+    Abstention, AnyProtocol, Entry, Env, LinkEvent, Message, OpenError, Ready, Reject, Seal, Status, Timed,
+    Window,
 };
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::{Oracle, fuzz};

@@ -61,7 +61,9 @@ impl ByzantineChoice {
             .map(|_| match self {
                 Self::All(kind) | Self::Many(kind, _) => kind,
                 // An adaptive host makes another replica lie, in addition to itself.
-                Self::Wiped => Some(any()).filter(|kind| *kind != Byzantine::Adaptive).unwrap_or(Byzantine::Twin),
+                Self::Wiped => {
+                    Some(any()).filter(|kind| *kind != Byzantine::Adaptive).unwrap_or(Byzantine::Twin)
+                }
                 Self::Drawn | Self::Nobody => any(),
             })
             .collect();
@@ -147,7 +149,10 @@ mod tests {
         for seed in 0..200 {
             let hosts = ByzantineChoice::Wiped.draw(seed, 7, 2, 1);
             let wiped = hosts.wiped.unwrap();
-            assert!(hosts.who.len() == 1 && !hosts.who.contains_key(&wiped) && wiped != ReplicaId(0), "{hosts:?}");
+            assert!(
+                hosts.who.len() == 1 && !hosts.who.contains_key(&wiped) && wiped != ReplicaId(0),
+                "{hosts:?}"
+            );
             assert!(hosts.who.values().all(|kind| *kind != Byzantine::Adaptive), "{hosts:?}");
         }
     }
