@@ -1,13 +1,12 @@
 //! Opening a replica from the contents of its log.
 
-use crate::amnesia::{Amnesia, BACK_KIND, HelpedAmnesiacs};
+use crate::amnesia::{Amnesia, BACK_KIND};
 use crate::checkpoint::Checkpoints;
 use crate::host_services::HostServices;
 use crate::order::OrderQuestions;
 use crate::outbox::Outbox;
 use crate::output::Output;
-use crate::peer_decisions::PeerDecisions;
-use crate::peer_exchange::{ANNOUNCE_IDLE_NS, AnsweredThisTurn, PeerExchange};
+use crate::peer_exchange::PeerExchange;
 use crate::replica::{LoggedBlocks, Replica, RunningProtocol};
 use crate::restored_log::RestoredLog;
 use crate::sequencer::Sequencer;
@@ -77,14 +76,7 @@ impl Replica {
             services,
             outbox,
             sequencer: Sequencer::restore(executed, decided),
-            peers: PeerExchange {
-                others: committee.others(setup.me).collect(),
-                decisions: PeerDecisions::new(committee.weak()),
-                answered: AnsweredThisTurn::default(),
-                announce_at: Time(ANNOUNCE_IDLE_NS),
-                amnesiacs: HelpedAmnesiacs::default(),
-                executed_at_checkpoint: executed,
-            },
+            peers: PeerExchange::new(&committee, setup.me, executed),
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             logged: LoggedBlocks { ids, kept: log.kept },
             orders: OrderQuestions::default(),

@@ -2,7 +2,7 @@
 
 use crate::amnesia::HelpedAmnesiacs;
 use crate::peer_decisions::PeerDecisions;
-use quorate_types::{Height, ReplicaId, Time};
+use quorate_types::{Committee, Height, ReplicaId, Time};
 use std::collections::BTreeMap;
 
 /// The shortest pause between two announcements of this replica's heights. One follows the last height of a burst.
@@ -24,6 +24,20 @@ pub(crate) struct PeerExchange {
     pub(crate) amnesiacs: HelpedAmnesiacs,
     /// The height that was executed when the last checkpoint became stable.
     pub(crate) executed_at_checkpoint: Height,
+}
+
+impl PeerExchange {
+    /// Returns the exchange of a replica that has executed the blocks up to a height.
+    pub(crate) fn new(committee: &Committee, me: ReplicaId, executed: Height) -> Self {
+        Self {
+            others: committee.others(me).collect(),
+            decisions: PeerDecisions::new(committee.weak()),
+            answered: AnsweredThisTurn::default(),
+            announce_at: Time(ANNOUNCE_IDLE_NS),
+            amnesiacs: HelpedAmnesiacs::default(),
+            executed_at_checkpoint: executed,
+        }
+    }
 }
 
 /// Answers to each peer in one turn. A question is short, and its answer may be thousands of frames.

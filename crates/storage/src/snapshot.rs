@@ -200,7 +200,7 @@ pub(crate) enum Origin {
     /// The own service.
     Own,
     /// Peers. The chunks that an abandoned attempt has received are used again.
-    Peers(Option<SnapshotWriter>),
+    Peers(Option<Box<SnapshotWriter>>),
 }
 
 /// The snapshots of a disk.
@@ -434,7 +434,7 @@ impl Snapshots {
         let chunks = ids.iter().enumerate().map(chunk).collect();
         let snapshot = StoredSnapshot { height, header, proof: Vec::new(), chunks };
         Ok(match carried {
-            Some(writer) => SnapshotWriter { snapshot, needed, equal, unread, ..writer },
+            Some(writer) => SnapshotWriter { snapshot, needed, equal, unread, ..*writer },
             None => SnapshotWriter {
                 snapshot,
                 needed,

@@ -14,6 +14,7 @@ use quorate_types::limits::{CHUNK_PIECE_BYTES_MAX, PIECES_PER_PEER_MAX, STATE_BY
 use quorate_types::wire::{Lane, frame};
 use quorate_types::{FrameBody, Height, ReplicaId, Time};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// The pause between two offers to one peer.
 const OFFER_PAUSE_NS: u64 = 500_000_000;
@@ -104,17 +105,15 @@ impl StateServer {
     /// Returns the manifest of a snapshot with a proof, as long as the store has it.
     fn manifest(&mut self, height: Height, store: &BoxedStore) -> Result<Option<&StoredSnapshot>, Fault> {
         self.manifests.retain(|height, _| store.has_proven(*height));
-        if !self.manifests.contains_key(&height) {
-            match store.proven_snapshot(height) {
-                Ok(Some(snapshot)) => {
-                    self.manifests.insert(height, snapshot);
-                }
+        match self.manifests.entry(height) {
+            Entry::Occupied(manifest) => Ok(Some(manifest.into_mut())),
+            Entry::Vacant(place) => match store.proven_snapshot(height) {
+                Ok(snapshot) => Ok(snapshot.map(|snapshot| &*place.insert(snapshot))),
                 // The damage is found again when the node starts. Peers receive the state from others.
-                Ok(None) | Err(Fault::DamagedSnapshot { .. }) => {}
-                Err(fault) => return Err(fault),
-            }
+                Err(Fault::DamagedSnapshot { .. }) => Ok(None),
+                Err(fault) => Err(fault),
+            },
         }
-        Ok(self.manifests.get(&height))
     }
 
     /// Takes in a request for a part of a chunk.

@@ -8,7 +8,7 @@ use quorate_consensus::{
 };
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::{Oracle, fuzz};
-use quorate_types::{BlockId, Committee, Floors, Height, Kind, OrderChain, ReplicaId, Time};
+use quorate_types::{BlockId, Committee, Floors, Height, Kind, OrderChain, ReplicaId, Time, View};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Instant;

@@ -244,6 +244,9 @@ fn host_messages_are_decoded_or_refused() {
         HostMessage::NoBlock(BlockId(DIGEST)),
         HostMessage::Probe { incarnation: Incarnation(3), number: 9 },
         HostMessage::ProbeAnswer { incarnation: Incarnation(3), number: 9, oldest_ns: 7, at: Time(5) },
+        HostMessage::AskShow { incarnation: Incarnation(3), round: 2, stable: Height(4), view: View(1) },
+        HostMessage::ShownProof(Box::new(CheckpointProof::genesis())),
+        HostMessage::Shown { incarnation: Incarnation(3), round: 2, view: View(1), stable: Height(4) },
     ];
     let heard = captured().iter().flat_map(|run| run.frames(frame::HOST));
     samples.extend(heard.filter_map(|body| HostMessage::from_bytes(body).ok()));

@@ -100,7 +100,7 @@ fn damage_is_reported_with_advice_and_the_folder_stays_the_same() {
     assert_eq!(ran.code, Some(1), "{} {}", ran.out, ran.err);
     assert!(ran.err.contains("the log is damaged in segment"), "{}", ran.err);
     assert!(
-        ran.err.contains("keep it for inspection") && ran.err.contains("leave it stopped"),
+        ran.err.contains("keep it for inspection") && ran.err.contains("start the node with --rejoin"),
         "{}",
         ran.err
     );

@@ -31,6 +31,16 @@ fn node_file(text: &str) -> Result<PathBuf, Infallible> {
     Ok(if path.is_dir() { path.join(NODE_FILE) } else { path })
 }
 
+/// The snapshots of a stopped replica.
+#[derive(Debug, Serialize)]
+struct Snapshots {
+    /// Height of the newest snapshot; 0 for none.
+    snapshot: u64,
+    snapshot_chunks: usize,
+    /// Height of the newest snapshot that peers can receive, because a quorum has signed its state; 0 for none.
+    proven_snapshot: u64,
+}
+
 /// The disk of a stopped replica, and its needs after a start.
 #[derive(Debug, Serialize)]
 struct Inspection {
@@ -45,11 +55,8 @@ struct Inspection {
     disk_bytes_max: u64,
     /// Number of openings so far.
     openings: u64,
-    /// Height of the newest snapshot; 0 for none.
-    snapshot: u64,
-    snapshot_chunks: usize,
-    /// Height of the newest snapshot that peers can receive, because a quorum has signed its state; 0 for none.
-    proven_snapshot: u64,
+    #[serde(flatten)]
+    snapshots: Snapshots,
     /// The reason why log and snapshots give no state; `null` if they do.
     missing_state: Option<String>,
     /// First and last decided height whose block is in the log; the first is above the last if there is none.
@@ -105,9 +112,11 @@ fn inspect(config: &NodeConfig, mut host: Host, disk_bytes: u64) -> Result<Inspe
         disk_bytes_max: config.disk.disk_bytes_max,
         // This opening is not on the disk.
         openings: status.incarnation.0.saturating_sub(1),
-        snapshot: snapshot.as_ref().map_or(0, |snapshot| snapshot.height().0),
-        snapshot_chunks: snapshot.map_or(0, |snapshot| snapshot.chunks()),
-        proven_snapshot: host.store().newest_proven().unwrap_or_default().0,
+        snapshots: Snapshots {
+            snapshot: snapshot.as_ref().map_or(0, |snapshot| snapshot.height().0),
+            snapshot_chunks: snapshot.map_or(0, |snapshot| snapshot.chunks()),
+            proven_snapshot: host.store().newest_proven().unwrap_or_default().0,
+        },
         missing_state: host.missing_state().map(str::to_owned),
         kept: (first.0, last.0),
         executed: host.executor().execution().height().0,
@@ -128,12 +137,13 @@ fn print(found: &Inspection) -> Result<(), Failure> {
     out::line(format_args!("data folder          {}", found.folder.display()))?;
     out::line(format_args!("disk                 {} of {} bytes", found.disk_bytes, found.disk_bytes_max))?;
     out::line(format_args!("openings             {}", found.openings))?;
-    let snapshot = match found.snapshot {
+    let Snapshots { snapshot, snapshot_chunks: chunks, proven_snapshot } = found.snapshots;
+    let snapshot = match snapshot {
         0 => "none: the state is the one of the log".to_owned(),
-        height if height == found.proven_snapshot => {
-            format!("height {height}, {} chunks, with the signatures of a quorum", found.snapshot_chunks)
+        height if height == proven_snapshot => {
+            format!("height {height}, {chunks} chunks, with the signatures of a quorum")
         }
-        height => format!("height {height}, {} chunks", found.snapshot_chunks),
+        height => format!("height {height}, {chunks} chunks"),
     };
     out::line(format_args!("snapshot             {snapshot}"))?;
     if first > last {

@@ -2,7 +2,7 @@
 
 use super::transfer_lines::transfer_json;
 use super::{Node, quarantine};
-use quorate_replica::{AmnesiaStatus, GuardStatus, ReplicaState};
+use quorate_replica::{AlarmStatus, AmnesiaStatus, GuardStatus, ReplicaState};
 use quorate_types::{Height, Ledger, Time};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -94,6 +94,21 @@ impl Node {
         )
     }
 
+    /// Returns the link to each peer.
+    fn peers_json(&self, alarms: &AlarmStatus) -> Vec<Value> {
+        let near_misses = |peer| alarms.near_misses.get(&peer).copied().unwrap_or_default();
+        let peers = self.net.peers().into_iter().map(|peer| {
+            json!({
+                "id": peer.id.0, "connected": peer.connected, "urgent": peer.urgent,
+                "incarnation": peer.incarnation.0, "near_misses": near_misses(peer.id),
+                "connections": peer.connections, "queued_bytes": peer.queued_bytes,
+                "resend_bytes": peer.resend_bytes, "last_refusal": peer.last_refusal,
+                "address": peer.address.to_string(), "dials": peer.dials, "dial_error": peer.dial_error,
+            })
+        });
+        peers.collect()
+    }
+
     /// Returns the status as one line of JSON.
     pub(super) fn status_json(&mut self, now: Time) -> String {
         let replica = self.host.replica().status();
@@ -110,23 +125,7 @@ impl Node {
         let ledger = self.ledger();
         let counters: Map<String, Value> =
             ledger.entries().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        let near_misses = |peer: quorate_types::ReplicaId| {
-            replica.alarms.near_misses.get(&peer).copied().unwrap_or_default()
-        };
-        let peers: Vec<Value> = self
-            .net
-            .peers()
-            .into_iter()
-            .map(|peer| {
-                json!({
-                    "id": peer.id.0, "connected": peer.connected, "urgent": peer.urgent,
-                    "incarnation": peer.incarnation.0, "near_misses": near_misses(peer.id),
-                    "connections": peer.connections, "queued_bytes": peer.queued_bytes,
-                    "resend_bytes": peer.resend_bytes, "last_refusal": peer.last_refusal,
-                    "address": peer.address.to_string(), "dials": peer.dials, "dial_error": peer.dial_error,
-                })
-            })
-            .collect();
+        let peers = self.peers_json(&replica.alarms);
         let timers: Vec<Value> = replica
             .timers
             .iter()

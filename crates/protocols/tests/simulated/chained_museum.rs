@@ -340,7 +340,7 @@ pub(crate) const ROWS: &[Row] = &[
         variant: "hotstuff: the protocol's records are lost in a restart",
         caught_by: &[Oracle::SameSlot],
         from: 0,
-        within: 20,
+        within: 100,
         broken: broken::<HotStuff, Forgets>(),
         sound: HOTSTUFF,
         run: nobody,

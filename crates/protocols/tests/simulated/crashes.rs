@@ -257,7 +257,7 @@ fn s18_replica_with_a_different_state_receives_another_one(entry: &Entry) {
                 noticed.get_or_insert(world.height());
             }
         }
-        let noticed = noticed.expect("the replica with the different state goes on");
+        let Some(noticed) = noticed else { panic!("{at}: the replica with the different state goes on") };
         assert!((checkpoint..=checkpoint.plus(15)).contains(&noticed), "{at}, {checkpoint}, {noticed}");
         no_view_change(&world);
         settle(&mut world);

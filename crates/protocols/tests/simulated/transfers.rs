@@ -167,7 +167,8 @@ fn offer_that_is_not_the_signed_state_is_noticed() {
 /// The signatures of an offer are checked before anything else.
 #[test]
 fn offer_without_the_signatures_of_a_quorum_is_refused() {
-    let changes: [(&str, fn(&mut CheckpointProof)); 4] = [
+    type Change = fn(&mut CheckpointProof);
+    let changes: [(&str, Change); 4] = [
         ("proof of another checkpoint", |proof| proof.checkpoint.height = proof.checkpoint.height.next()),
         ("proof of another checkpoint", |proof| proof.checkpoint.state.0[0] ^= 1),
         ("too few signers", |proof| {

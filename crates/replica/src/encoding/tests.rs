@@ -283,6 +283,9 @@ impl Each for HostMessage {
         9 => Self::Probe { .. } => Self::Probe { incarnation: Incarnation(d.u64()), number: d.u64() },
         10 => Self::ProbeAnswer { .. } => Self::ProbeAnswer { incarnation: Incarnation(d.u64()), number: d.u64(), oldest_ns: d.u64(), at: Time(d.u64()) },
         11 => Self::Transfer(_) => Self::Transfer(TransferMessage::one(d)),
+        12 => Self::AskShow { .. } => Self::AskShow { incarnation: Incarnation(d.u64()), round: d.u64(), stable: d.height(), view: d.view() },
+        13 => Self::ShownProof(_) => Self::ShownProof(Box::new(d.proof())),
+        14 => Self::Shown { .. } => Self::Shown { incarnation: Incarnation(d.u64()), round: d.u64(), view: d.view(), stable: d.height() },
     }
 }
 

@@ -68,6 +68,7 @@ mod tests {
             timers: Vec::new(),
             alarms: AlarmStatus { contradictions, ..AlarmStatus::default() },
             guard: None,
+            amnesia: None,
         }
     }
 

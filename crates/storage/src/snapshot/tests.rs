@@ -235,7 +235,9 @@ fn receive(
     carried: Option<SnapshotWriter>,
 ) -> SnapshotWriter {
     let header = height.to_le_bytes().to_vec();
-    snapshots.begin(disk, Height(height), (header, &ids(state)), Origin::Peers(carried)).unwrap()
+    snapshots
+        .begin(disk, Height(height), (header, &ids(state)), Origin::Peers(carried.map(Box::new)))
+        .unwrap()
 }
 
 fn needed(writer: &SnapshotWriter) -> Vec<usize> {

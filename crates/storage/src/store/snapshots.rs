@@ -38,7 +38,7 @@ impl<D: Disk> Store<D> {
         ids: &[ChunkId],
         carried: Option<SnapshotWriter>,
     ) -> Result<SnapshotWriter, Fault> {
-        self.snapshots.begin(&mut self.log.disk, height, (header, ids), Origin::Peers(carried))
+        self.snapshots.begin(&mut self.log.disk, height, (header, ids), Origin::Peers(carried.map(Box::new)))
     }
 
     /// Reads chunks of the own newest snapshot that a received one uses again, at most about `bytes` in a call. Those
