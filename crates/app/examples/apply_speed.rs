@@ -123,6 +123,7 @@ fn genesis() -> Genesis {
         clients: vec![CLIENT],
         params: String::new(),
         salt: [0; 32],
+        base: None,
     }
 }
 

@@ -82,4 +82,10 @@ pub trait Application: Send {
         header: &[u8],
         chunks: &mut dyn Iterator<Item = Vec<u8>>,
     ) -> Result<(), RestoreError>;
+
+    /// Returns the entries of a chunk of a snapshot as keys and values, for people who compare two states. `None` if the
+    /// chunk has another form, which is the default.
+    fn entries(&self, _chunk: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        None
+    }
 }

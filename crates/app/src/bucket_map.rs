@@ -121,6 +121,18 @@ impl BucketMap {
         Self { buckets: Buckets::new(count), order: BTreeSet::new() }
     }
 
+    /// Returns the entries of a chunk of a snapshot, in the order of their keys. `None` if the bytes are no chunk of a map.
+    #[must_use]
+    pub fn entries(chunk: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut reader = Reader::new(chunk);
+        let mut entries = Vec::new();
+        for _ in 0..reader.length("entries of a bucket", usize::MAX).ok()? {
+            let key = reader.bytes("key", usize::MAX).ok()?.to_vec();
+            entries.push((key, reader.bytes("value", usize::MAX).ok()?.to_vec()));
+        }
+        reader.finish().is_ok().then_some(entries)
+    }
+
     fn bucket_of(&self, key: &[u8]) -> usize {
         bucket_of(key, self.buckets.count())
     }

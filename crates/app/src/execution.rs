@@ -81,7 +81,11 @@ impl Execution {
         // Genesis has far fewer client keys than the limit.
         sessions.register(&genesis.clients);
         sessions.register(&[genesis.admin]);
-        Ok(Self {
+        Ok(Self::first(genesis, application, sessions))
+    }
+
+    fn first(genesis: &Genesis, application: Box<dyn Application>, sessions: Sessions) -> Self {
+        Self {
             application,
             sessions,
             admin: genesis.admin,
@@ -90,7 +94,7 @@ impl Execution {
             height: Height::ZERO,
             time_ns: 0,
             reply: Vec::new(),
-        })
+        }
     }
 
     /// Returns the last executed height.
@@ -371,6 +375,20 @@ impl Execution {
         }
     }
 
+    pub(crate) fn application(&self) -> &dyn Application {
+        &*self.application
+    }
+
+    /// Returns the numbers of chunks that keys and sessions have in a snapshot.
+    pub(crate) fn session_chunks(&self) -> [usize; 2] {
+        self.sessions.chunk_counts()
+    }
+
+    /// Returns the header of the application's own snapshot in one of this state.
+    pub(crate) fn application_header(&self, snapshot: &Snapshot) -> Vec<u8> {
+        self.read_header(snapshot.header()).map(|header| header.rest).unwrap_or_default()
+    }
+
     /// Reads the header of a snapshot of this application.
     fn read_header(&self, header: &[u8]) -> Result<Header, RestoreError> {
         let header = Header::read(header)?;
@@ -379,6 +397,18 @@ impl Execution {
             return Err(RestoreError::WrongApplication { expected, found: header.application });
         }
         Ok(header)
+    }
+
+    /// Returns this state as the first one of another cluster: at height 0, with the registered keys of both clusters and
+    /// without a session. Its digest is [`Genesis::base`] of that cluster.
+    ///
+    /// # Errors
+    /// Fails when the keys are too many.
+    pub fn into_base(self, genesis: &Genesis) -> Result<Self, RestoreError> {
+        let limits = (genesis.clients_max, genesis.client_window);
+        let keys: Vec<ClientId> = genesis.clients.iter().copied().chain([genesis.admin]).collect();
+        let sessions = self.sessions.without_sessions(limits, &keys).ok_or(RestoreError::TooManyKeys)?;
+        Ok(Self { time_ns: self.time_ns, ..Self::first(genesis, self.application, sessions) })
     }
 
     /// Replaces the state by that of a snapshot, and checks that the state has the digest in the header. Returns that

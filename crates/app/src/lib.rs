@@ -26,6 +26,7 @@
 mod application;
 mod bucket_map;
 mod buckets;
+mod difference;
 mod execution;
 mod kv;
 mod map_application;
@@ -36,6 +37,7 @@ mod window;
 
 pub use application::{Application, At};
 pub use bucket_map::BucketMap;
+pub use difference::{Differences, DifferentEntry};
 pub use execution::{Execution, WrongApplication};
 pub use kv::{
     ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, KvRules, SCAN_ENTRIES_MAX, may_ask_again,

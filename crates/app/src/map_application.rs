@@ -136,6 +136,10 @@ impl<A: MapApplication> Application for OnMap<A> {
         self.map = self.map.restore(chunks)?;
         Ok(())
     }
+
+    fn entries(&self, chunk: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        BucketMap::entries(chunk)
+    }
 }
 
 #[cfg(test)]

@@ -266,6 +266,15 @@ impl Sessions {
         }
     }
 
+    /// Returns the registered keys without any session, under the limits of another cluster, and registers the keys of that
+    /// cluster. `None` if there are too many keys.
+    pub(crate) fn without_sessions(self, limits: (u32, u32), keys: &[ClientId]) -> Option<Self> {
+        let mut sessions = Self::new(limits.0, limits.1);
+        (sessions.keys, sessions.key_count) = (self.keys, self.key_count);
+        sessions.register(keys)?;
+        Some(sessions)
+    }
+
     pub(crate) fn registered(&self, key: &ClientId) -> bool {
         self.keys.get(key_bucket(key)).0.contains(key)
     }
@@ -408,7 +417,12 @@ impl Sessions {
 
     /// Returns the number of chunks in a snapshot.
     pub(crate) fn chunks(&self) -> usize {
-        self.keys.count().saturating_add(self.sessions.count())
+        self.chunk_counts().iter().sum()
+    }
+
+    /// Returns the numbers of chunks that keys and sessions have in a snapshot.
+    pub(crate) fn chunk_counts(&self) -> [usize; 2] {
+        [self.keys.count(), self.sessions.count()]
     }
 
     /// Adds the sessions of a snapshot with this clock and these chunks, as many as [`Self::chunks`] says, to the digest

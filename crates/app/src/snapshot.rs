@@ -145,6 +145,11 @@ pub enum RestoreError {
     /// The snapshot has an unknown format.
     #[error("the snapshot has format {0}, which this version does not read")]
     WrongFormat(u16),
+    /// The new cluster has too many keys together with those of the snapshot.
+    #[error(
+        "the registered keys of the snapshot and those of the new cluster are more than a cluster may have"
+    )]
+    TooManyKeys,
     /// The digest of the restored state is not the one in the header.
     #[error("the snapshot is damaged: its state has digest {found}, but its header has {expected}")]
     WrongState {

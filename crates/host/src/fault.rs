@@ -42,9 +42,22 @@ pub enum OpenFault {
         /// The first height that is missing.
         missing: Height,
     },
+    /// The folder's first state is not the one that genesis names.
+    #[error(
+        "the folder begins with another state than `base` in the cluster file names: it belongs to another cluster"
+    )]
+    OtherBase,
+    /// Log and snapshots do not give the state of a height.
+    #[error("the folder does not have the state of height {height}: {why}")]
+    NoStateAt {
+        /// The height.
+        height: Height,
+        /// The reason.
+        why: String,
+    },
     /// Execution of the log gave a state that differs from the one that a quorum has signed.
     #[error(
-        "the state at height {height} differs from the one that a quorum has signed: the folder or the memory of this machine is corrupt; restore the folder from a back-up or replace the machine"
+        "the state at height {height} differs from the one that a quorum has signed: the memory of this machine may be faulty"
     )]
     Diverged {
         /// The height whose states differ.

@@ -25,7 +25,7 @@ mod turn;
 
 pub use executor::{Executor, Stamp};
 pub use fault::{HostFault, OpenFault};
-pub use open::HostSetup;
+pub use open::{DivergedState, HostSetup, StateAt, read_state};
 pub use outgoing::Outgoing;
 pub use transfer::TransferStatus;
 pub use turn::{Host, TurnEnd, TurnWork};

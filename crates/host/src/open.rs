@@ -8,8 +8,8 @@ use crate::release_gate::ReleaseGate;
 use crate::snapshots::SnapshotProgress;
 use crate::transfer::Transfer;
 use crate::turn::Host;
-use quorate_app::{Application, Execution};
-use quorate_consensus::Entry;
+use quorate_app::{Application, Execution, Snapshot};
+use quorate_consensus::{CheckpointProof, Entry};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_replica::{Passed, Replica, ReplicaSetup, RestoredLog};
 use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
@@ -43,41 +43,47 @@ pub struct HostSetup {
     pub snapshot_every_bytes: u64,
 }
 
+/// A state that differs from the one that a quorum has signed.
+#[derive(Debug)]
+pub struct DivergedState {
+    /// The height of the checkpoint that shows the difference.
+    pub height: Height,
+    /// The wrong state, at this height or a later one.
+    pub state: Snapshot,
+}
+
 impl Host {
     /// Opens a host: the newest snapshot, then the decided blocks of the log after it, then the replica with its
     /// promises. The new incarnation is durable when this returns, so links may come up.
     ///
     /// Where the disk gives no usable state ([`Host::missing_state`]), the replica has its promises and begins before the
-    /// first height. A transfer then brings a state.
+    /// first height. A transfer then brings a state. So it is where the log gives another state than a quorum has signed
+    /// ([`Host::take_diverged`]).
     ///
     /// # Errors
     /// Fails when the disk fails or holds contradictory data.
     pub fn open(setup: HostSetup, disk: Box<dyn Disk>, out: &mut dyn Outgoing) -> Result<Self, HostFault> {
         let genesis = Arc::clone(&setup.replica.genesis);
-        let config = StoreConfig {
-            limits: genesis.bodies,
-            window: genesis.window,
-            keep_bytes: setup.keep_bytes,
-            disk_bytes_max: setup.disk_bytes_max,
-        };
-        let mut log = RestoredLog::default();
-        let mut bad = None;
-        let mut store = Store::open(disk, config, &mut |entry| {
-            if let Err(why) = log.absorb(entry) {
-                bad.get_or_insert(why);
+        let config = store_config(&genesis, (setup.keep_bytes, setup.disk_bytes_max));
+        let (mut store, mut log) = open_store(disk, config)?;
+        let mut execution = execution(&genesis, setup.application)?;
+        let (mut replayed_bytes, mut diverged) = (0, None);
+        if store.missing_state().is_none() {
+            let first = execution.snapshot();
+            match restore(&genesis, &mut execution, &mut store, &mut log, Height::MAX) {
+                Ok(bytes) => replayed_bytes = bytes,
+                Err(HostFault::Open(OpenFault::Diverged { height })) => {
+                    store.distrust(height)?;
+                    diverged = Some(DivergedState { height, state: execution.snapshot() });
+                    log.states.clear();
+                    execution.restore(first.header(), &mut first.chunks()).map_err(OpenFault::from)?;
+                }
+                Err(fault) => return Err(fault),
             }
-        })?;
-        if let Some(why) = bad {
-            return Err(OpenFault::from(why).into());
         }
-        let execution = Execution::new(&genesis, setup.application)
-            .map_err(|wrong| OpenFault::Application(wrong.to_string()))?;
-        let (execution, replayed_bytes) = match store.missing_state() {
-            None => restore(&genesis, execution, &mut store, &mut log)?,
-            Some(_) => (execution, 0),
-        };
         log.executed = execution.height();
-        log.awaits_state = store.distrusted() > Height::ZERO;
+        let lacks_base = genesis.base.is_some() && store.missing_state().is_some();
+        log.awaits_state = store.distrusted() > Height::ZERO || lacks_base;
         log.kept = store.kept().0;
         if let Some(from) = setup.amnesiac_from {
             log.is_amnesiac = true;
@@ -114,19 +120,98 @@ impl Host {
             log_reads: LogReads::default(),
             unchecked: ReplicaSet::EMPTY,
             own: Ledger::default(),
+            diverged,
         };
         host.turn(Time::ZERO, None, true, &mut |_| true, out)?;
         Ok(host)
     }
 }
 
-/// Restores the state from the newest snapshot and the log after it. Returns it with the bytes of that part of the log.
+fn store_config(genesis: &Genesis, (keep_bytes, disk_bytes_max): (u64, u64)) -> StoreConfig {
+    StoreConfig {
+        limits: genesis.bodies,
+        window: genesis.window,
+        keep_bytes,
+        disk_bytes_max,
+        begins_with_snapshot: genesis.base.is_some(),
+        ..StoreConfig::default()
+    }
+}
+
+/// Opens the store, and reads its log.
+fn open_store(disk: Box<dyn Disk>, config: StoreConfig) -> Result<(BoxedStore, RestoredLog), HostFault> {
+    let mut log = RestoredLog::default();
+    let mut bad = None;
+    let store = Store::open(disk, config, &mut |entry| {
+        if let Err(why) = log.absorb(entry) {
+            bad.get_or_insert(why);
+        }
+    })?;
+    match bad {
+        Some(why) => Err(OpenFault::from(why).into()),
+        None => Ok((store, log)),
+    }
+}
+
+fn execution(genesis: &Genesis, application: Box<dyn Application>) -> Result<Execution, HostFault> {
+    let execution = Execution::new(genesis, application);
+    Ok(execution.map_err(|wrong| OpenFault::Application(wrong.to_string()))?)
+}
+
+/// The moment whose state is read from a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StateAt {
+    /// The last decided height in the log.
+    End,
+    /// The stable checkpoint, whose state a quorum has signed.
+    Stable,
+    /// This height.
+    Height(Height),
+}
+
+/// Reads a state from a disk, without opening the replica. Returns it with the proof of the stable checkpoint.
+///
+/// # Errors
+/// Fails when the disk fails or holds contradictory data, and with [`OpenFault::NoStateAt`] when log and snapshots do not give
+/// the state of that height.
+pub fn read_state(
+    genesis: &Genesis,
+    application: Box<dyn Application>,
+    disk: Box<dyn Disk>,
+    at: StateAt,
+) -> Result<(Execution, CheckpointProof), HostFault> {
+    let config = store_config(genesis, (u64::MAX, u64::MAX));
+    let (store, log) = open_store(disk, config)?;
+    let stable = log.stable.checkpoint.height;
+    let height = match at {
+        StateAt::End => Height::MAX,
+        StateAt::Stable => stable,
+        StateAt::Height(height) => height,
+    };
+    // Some heights are below the newest snapshot, so the store chooses again.
+    let (mut store, mut log) = open_store(store.into_disk(), StoreConfig { snapshot_max: height, ..config })?;
+    let missing = |why: &str| OpenFault::NoStateAt { height, why: why.to_owned() };
+    if let Some(why) = store.missing_state() {
+        return Err(missing(why).into());
+    }
+    let mut execution = execution(genesis, application)?;
+    restore(genesis, &mut execution, &mut store, &mut log, height)?;
+    if at != StateAt::End && execution.height() != height {
+        let why = format!("log and snapshots end at height {}", execution.height());
+        return Err(missing(&why).into());
+    }
+    Ok((execution, log.stable))
+}
+
+/// Restores the state from the newest snapshot and the log after it, at most up to a height. Returns the bytes of that part of
+/// the log.
 fn restore(
     genesis: &Genesis,
-    mut execution: Execution,
+    execution: &mut Execution,
     store: &mut BoxedStore,
     log: &mut RestoredLog,
-) -> Result<(Execution, u64), HostFault> {
+    most: Height,
+) -> Result<u64, HostFault> {
     if let Some(snapshot) = store.newest_snapshot()? {
         let mut failed = None;
         let mut chunks =
@@ -143,6 +228,9 @@ fn restore(
             return Err(fault.into());
         }
         let state = restored.map_err(OpenFault::from)?;
+        if snapshot.height() == Height::ZERO && genesis.base != Some(state) {
+            return Err(OpenFault::OtherBase.into());
+        }
         if execution.height().0.checked_rem(genesis.checkpoint_every) == Some(0) {
             log.states.push((execution.height(), state));
         }
@@ -150,7 +238,7 @@ fn restore(
     let stable = log.stable.checkpoint;
     let (_, last) = store.kept();
     let replayed_bytes = store.bytes_after(execution.height());
-    while execution.height() < last {
+    while execution.height() < last.min(most) {
         let height = execution.height().next();
         let block = store.load(height)?.ok_or(OpenFault::Gap { missing: height })?;
         // Peers no longer ask for the states of older checkpoints.
@@ -163,5 +251,5 @@ fn restore(
             log.states.push((height, state));
         }
     }
-    Ok((execution, replayed_bytes))
+    Ok(replayed_bytes)
 }

@@ -3,6 +3,7 @@
 use crate::executor::Executor;
 use crate::fault::HostFault;
 use crate::log_reads::{LogRead, LogReads, ReadBudget};
+use crate::open::DivergedState;
 use crate::outgoing::{Outgoing, seal};
 use crate::release_gate::ReleaseGate;
 use crate::snapshots::SnapshotProgress;
@@ -78,6 +79,8 @@ pub struct Host {
     /// Connections that have asked for the order of a bundle.
     pub(crate) order_askers: BTreeSet<ConnId>,
     pub(crate) own: Ledger,
+    /// The state that the opening has dropped.
+    pub(crate) diverged: Option<DivergedState>,
 }
 
 impl Host {
@@ -152,6 +155,11 @@ impl Host {
     /// Fails when the disk fails.
     pub fn distrust(&mut self, height: Height) -> Result<(), HostFault> {
         Ok(self.store.distrust(height)?)
+    }
+
+    /// Returns the state that the opening has dropped because a quorum has signed another one; once.
+    pub fn take_diverged(&mut self) -> Option<DivergedState> {
+        self.diverged.take()
     }
 
     /// Closes the host and returns its disk. Everything that binds the replica is durable.

@@ -30,6 +30,7 @@ pub mod ports;
 pub mod processes;
 pub mod program;
 pub mod runtime;
+mod saved_state;
 mod serve;
 pub mod service;
 pub mod signals;

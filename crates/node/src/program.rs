@@ -11,7 +11,7 @@
 //!
 //! All nodes of a cluster run the same program: genesis names the service, and a node with another service refuses to start.
 
-use crate::commands::{call, inspect, node, status, testnet, up};
+use crate::commands::{backup, call, inspect, node, restore, status, testnet, up};
 use crate::exit::{self, Failure};
 use crate::service::Service;
 use clap::{Parser, Subcommand};
@@ -30,6 +30,10 @@ pub enum Command {
     Status(status::StatusArgs),
     /// Report what a stopped node has on its disk, what is damaged, and which peers it needs
     Inspect(inspect::Args),
+    /// Copy a checkpoint with its certificate from a node to a folder, and verify it
+    Backup(backup::Args),
+    /// Verify a backup, and make a new cluster that begins with its state
+    Restore(restore::Args),
     /// Send one operation to the service and print its result
     Call(call::Args),
 }
@@ -46,6 +50,8 @@ impl Command {
             Self::Up(args) => up::run(args, service),
             Self::Status(args) => status::run(args),
             Self::Inspect(args) => inspect::run(args, service),
+            Self::Backup(args) => backup::run(args, service),
+            Self::Restore(args) => restore::run(args, service),
             Self::Call(args) => call::run(args, service),
         }
     }

@@ -7,15 +7,17 @@ use crate::ports::free_addresses;
 use crate::processes::{NotReady, Processes};
 use crate::serve::{CannotStart, rehearse};
 use crate::service::Service;
+use quorate_app::{Execution, Snapshot};
 use quorate_client::cluster::LinkMode;
 use quorate_client::config::CLUSTER_FILE;
 use quorate_client::config::{ConfigError, ReplicaAddresses};
 use quorate_client::keys;
 use quorate_consensus::{Entry, Synchrony};
 use quorate_crypto::SigningKey;
-use quorate_storage::folder;
+use quorate_storage::folder::{self, Identity};
+use quorate_storage::{Fault, FileDisk, FileDiskConfig, Store, StoreConfig};
 use quorate_types::limits::REPLICAS_MAX;
-use quorate_types::{BodyLimits, ClientAuth, Genesis, Member, ReplicaId};
+use quorate_types::{BodyLimits, ClientAuth, Genesis, Height, Member, ReplicaId};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -76,6 +78,8 @@ struct ClusterDraft {
     client: SigningKey,
     /// By id.
     keys: Vec<NodeKeys>,
+    /// The state at height 0; `None` for the first state of the service.
+    base: Option<Snapshot>,
 }
 
 impl ClusterDraft {
@@ -84,7 +88,7 @@ impl ClusterDraft {
     ///
     /// # Errors
     /// Fails when no node would start, with the field and the expected value.
-    fn new(plan: &Plan) -> Result<Self, Failure> {
+    fn new(plan: &Plan, state: Option<Execution>) -> Result<Self, Failure> {
         let n = plan.addresses.len();
         if n == 0 || n > REPLICAS_MAX {
             return Err(Failure::usage(format!("{n} replicas: expected 1 to {REPLICAS_MAX}")));
@@ -97,8 +101,16 @@ impl ClusterDraft {
         }
         let member = |keys: &NodeKeys| Member { sign: keys.replica.public(), link: keys.link.public() };
         let members = keys.iter().map(member).collect();
-        let applied = plan.settings.apply(cluster(plan, members, &admin, &client)?)?;
-        let draft = Self { service: plan.service, durability: plan.durability, applied, admin, client, keys };
+        let mut applied = plan.settings.apply(cluster(plan, members, &admin, &client)?)?;
+        let mut base = None;
+        if let Some(state) = state {
+            let genesis = &mut applied.cluster.genesis;
+            let mut state = state.into_base(genesis).map_err(Failure::usage)?;
+            genesis.base = Some(state.digest());
+            base = Some(state.snapshot());
+        }
+        let (service, durability) = (plan.service, plan.durability);
+        let draft = Self { service, durability, applied, admin, client, keys, base };
         draft.check()?;
         Ok(draft)
     }
@@ -132,7 +144,11 @@ impl ClusterDraft {
             write(folder.join("replica.key"), &keys.replica)?;
             write(folder.join("link.key"), &keys.link)?;
             let salt = keys::random_u64().map_err(Failure::run)?;
-            folder::format(&folder.join("data"), &cluster.identity(id), salt).map_err(Failure::run)?;
+            let (data, identity) = (folder.join("data"), cluster.identity(id));
+            folder::format(&data, &identity, salt).map_err(Failure::run)?;
+            if let Some(base) = &self.base {
+                write_base(&data, &identity, (&cluster.genesis, &disk), base)?;
+            }
         }
         let testnet = Testnet { dir: dir.to_owned(), durability: self.durability, cluster, params, disk };
         testnet.write()?;
@@ -167,6 +183,15 @@ impl Testnet {
     /// Fails when the folder is not empty, no node would start with this configuration, or a file cannot be written. The files
     /// made so far are removed.
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
+        Self::create_with(dir, plan, None)
+    }
+
+    /// Makes a cluster as [`Testnet::create`] does. It begins with the state of another cluster: with its values and its
+    /// registered keys, at height 0 and without sessions.
+    ///
+    /// # Errors
+    /// As [`Testnet::create`], and when a node has no room for the state.
+    pub fn create_with(dir: &Path, plan: &Plan, state: Option<Execution>) -> Result<Self, Failure> {
         plan.service.check_name()?;
         let existed = dir.exists();
         if existed && !is_empty(dir)? {
@@ -174,7 +199,7 @@ impl Testnet {
                 "is not empty, and no file is ever overwritten; choose another folder or remove this one";
             return Err(Failure::usage(format!("{} {problem}", dir.display())));
         }
-        let draft = ClusterDraft::new(plan)?;
+        let draft = ClusterDraft::new(plan, state)?;
         let made = draft.write(dir);
         if made.is_err() {
             clean(dir, existed);
@@ -275,9 +300,40 @@ fn cluster(
         clients: vec![client.public()],
         params: shared.to_string(),
         salt: keys::random().map_err(Failure::run)?,
+        base: None,
     };
     genesis.check().map_err(Failure::usage)?;
     Ok(ClusterConfig::new(genesis, plan.entry, shared, plan.links, plan.addresses.clone()))
+}
+
+/// Writes the first state of a cluster into the data folder of a new replica.
+fn write_base(
+    data: &Path,
+    identity: &Identity,
+    (genesis, limits): (&Genesis, &DiskLimits),
+    state: &Snapshot,
+) -> Result<(), Failure> {
+    let folder = folder::open(data, identity).map_err(Failure::run)?;
+    let disk = FileDiskConfig { salt: folder.salt(), ..FileDiskConfig::default() };
+    let disk = FileDisk::open(data, disk).map_err(Failure::run)?;
+    let config = StoreConfig {
+        limits: genesis.bodies,
+        window: genesis.window,
+        keep_bytes: limits.keep_bytes,
+        disk_bytes_max: limits.disk_bytes_max,
+        ..StoreConfig::default()
+    };
+    let write = || -> Result<(), Fault> {
+        let mut store = Store::open(disk, config, &mut |_| {})?;
+        let mut writer = store.begin_snapshot(Height::ZERO, state.header().to_vec(), state.ids())?;
+        for index in writer.needed().clone() {
+            let mut chunk = Vec::new();
+            state.encode(index, &mut chunk);
+            store.write_chunk(&mut writer, index, &chunk)?;
+        }
+        store.commit_snapshot(writer)
+    };
+    write().map_err(|fault| Failure::run(format!("{}: {fault}", data.display())))
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> Failure + '_ {

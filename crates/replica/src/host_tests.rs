@@ -204,6 +204,7 @@ fn open_as(entry: &Entry, log: RestoredLog) -> Replica {
         clients: Vec::new(),
         params: String::new(),
         salt: [0; 32],
+        base: None,
     };
     let setup = ReplicaSetup {
         me: ReplicaId(2),

@@ -11,6 +11,7 @@ pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfi
         window: cluster.genesis.window,
         keep_bytes: settings.storage.keep_bytes,
         disk_bytes_max: settings.storage.disk_bytes_max,
+        ..StoreConfig::default()
     }
 }
 

@@ -261,6 +261,7 @@ impl Cluster {
             clients: client_keys.iter().map(SigningKey::public).collect(),
             params: params.to_string(),
             salt: random(rng),
+            base: None,
         };
         genesis.check()?;
         Ok(Self {

@@ -217,32 +217,41 @@ fn format_as(path: &Path, identity: &Identity, salt: u64, from: Option<u64>) -> 
 /// Fails with a variant for each way in which it is not; see [`FolderError`].
 pub fn open(path: &Path, identity: &Identity) -> Result<FolderGuard, FolderError> {
     let io = |error| FolderError::Io { path: path.to_owned(), error };
-    let file = match File::open(path.join(FORMAT_FILE)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(FolderError::NotFormatted(path.to_owned()));
-        }
-        Err(error) => return Err(io(error)),
-    };
+    let file = open_format(path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(FolderError::InUse(path.to_owned())),
         Err(TryLockError::Error(error)) => return Err(io(error)),
     }
-    let mut text = String::new();
-    let read = (&file).take(FORMAT_BYTES_MAX).read_to_string(&mut text);
-    match read {
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::InvalidData => {
-            return Err(malformed(path, "the file is not text"));
-        }
-        Err(error) => return Err(io(error)),
-    }
-    let (salt, amnesiac_from) = check(path, &text, identity)?;
+    let (salt, amnesiac_from) = check(path, &read_format(path, &file)?, identity)?;
     if !path.join(LOG_FILE).try_exists().map_err(io)? {
         return Err(malformed(path, "the log of the folder is gone"));
     }
     Ok(FolderGuard { path: path.to_owned(), salt, amnesiac_from, _file: file })
+}
+
+/// Checks that `path` is the data folder of this replica, for a reader of snapshots while the replica runs.
+///
+/// # Errors
+/// As [`open`], without [`FolderError::InUse`].
+pub fn identify(path: &Path, identity: &Identity) -> Result<(), FolderError> {
+    check(path, &read_format(path, &open_format(path)?)?, identity).map(drop)
+}
+
+fn open_format(path: &Path) -> Result<File, FolderError> {
+    File::open(path.join(FORMAT_FILE)).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => FolderError::NotFormatted(path.to_owned()),
+        _ => FolderError::Io { path: path.to_owned(), error },
+    })
+}
+
+fn read_format(path: &Path, file: &File) -> Result<String, FolderError> {
+    let mut text = String::new();
+    match file.take(FORMAT_BYTES_MAX).read_to_string(&mut text) {
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == ErrorKind::InvalidData => Err(malformed(path, "the file is not text")),
+        Err(error) => Err(FolderError::Io { path: path.to_owned(), error }),
+    }
 }
 
 fn malformed(path: &Path, why: &'static str) -> FolderError {

@@ -40,6 +40,7 @@ mod mem_disk;
 mod number;
 mod page_buffer;
 mod snapshot;
+mod snapshot_reader;
 mod store;
 
 pub use disk::Disk;
@@ -48,6 +49,7 @@ pub use file_disk::{Durability, FileDisk, FileDiskConfig, Mode};
 pub use frozen_disk::FrozenDisk;
 pub use mem_disk::{Keep, MemDisk};
 pub use snapshot::{SnapshotWriter, StoredSnapshot};
+pub use snapshot_reader::SnapshotReader;
 pub use store::{BoxedStore, Store, StoreConfig};
 
 /// The number of bytes of a segment of the log. Tests may use smaller segments.

@@ -81,6 +81,9 @@ pub struct Genesis {
     pub params: String,
     /// Random bytes that distinguish two clusters with equal settings.
     pub salt: [u8; 32],
+    /// The digest of the state at height 0, for a cluster that begins with the state of a backup. `None` for the
+    /// application's own first state.
+    pub base: Option<Digest>,
 }
 
 /// An error in a genesis configuration.
@@ -196,6 +199,10 @@ impl Wire for Genesis {
         put_list(out, &self.clients);
         put_bytes(out, self.params.as_bytes());
         out.extend_from_slice(&self.salt);
+        // The last field has no tag, so that clusters without it keep their identity.
+        if let Some(base) = &self.base {
+            base.encode(out);
+        }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
@@ -217,6 +224,7 @@ impl Wire for Genesis {
             clients: reader.list("clients", limits::REGISTER_KEYS_MAX, 32, PublicKey::decode)?,
             params: reader.text("params", PARAMS_BYTES_MAX)?.to_owned(),
             salt: reader.array()?,
+            base: if reader.rest().is_empty() { None } else { Some(Digest::decode(reader)?) },
         })
     }
 }
@@ -242,6 +250,7 @@ mod tests {
             clients: vec![key(50)],
             params: String::new(),
             salt: [7; 32],
+            base: None,
         }
     }
 

@@ -84,6 +84,7 @@ fn genesis() -> Genesis {
         clients: vec![ALICE, BOB],
         params: String::new(),
         salt: [0; 32],
+        base: None,
     }
 }
 
@@ -538,4 +539,31 @@ fn operations_receive_the_remaining_room_of_the_reply() {
     let results = results.map(|result| result.to_bytes()).to_vec();
     let bundle = bundle(BundleKind::Requests, ALICE, session, 1, &requests);
     assert_eq!(run(execution, &bundle), Outcome::Done(results));
+}
+
+/// A cluster that is made from a backup keeps values and keys of clients, and begins without sessions at height 0.
+#[test]
+fn state_of_one_cluster_becomes_the_first_one_of_another() {
+    let old = Genesis { application: "kv 1".to_owned(), bodies: BodyLimits::default(), ..genesis() };
+    let mut execution = Execution::new(&old, Box::new(Kv::new())).unwrap();
+    execution.sessions.register(&[PublicKey([77; 32])]);
+    execution.sessions.open(PublicKey([77; 32]), BundleNo(1), SessionId::default(), &mut Vec::new());
+    let put = KvOp::Put { key: b"k", value: b"v" }.to_bytes();
+    execution.application.apply(&At::default(), &put, &mut Vec::new());
+    (execution.height, execution.time_ns) = (Height(640), 5_000);
+
+    let new =
+        Genesis { clients: vec![PublicKey([78; 32])], admin: PublicKey([79; 32]), clients_max: 9, ..old };
+    let mut base = execution.into_base(&new).unwrap();
+    assert_eq!((base.height(), base.time_ns(), base.sessions.len()), (Height::ZERO, 5_000, 0));
+    for key in [77, 78, 79] {
+        assert!(base.registered(&PublicKey([key; 32])), "key {key}");
+    }
+    // A replica of the new cluster restores the state from its disk.
+    let snapshot = base.snapshot();
+    let mut restored = Execution::new(&new, Box::new(Kv::new())).unwrap();
+    assert_eq!(restored.restore(snapshot.header(), &mut snapshot.chunks()), Ok(base.digest()));
+    let mut reply = Vec::new();
+    restored.query(&KvOp::Get { key: b"k" }.to_bytes(), &mut reply);
+    assert!(reply.ends_with(b"v"), "{reply:?}");
 }

@@ -7,14 +7,14 @@
 use super::addresses::{AddressUse, identity};
 use super::error::ConfigError;
 use super::fields::{
-    ADDRESS_CLIENTS, ADMIN, APPLICATION, AUTH, BLOCK_BUNDLES, BLOCK_BYTES, BLOCK_REQUESTS, BUNDLE_BYTES,
-    BUNDLE_REQUESTS, CHECKPOINT_EVERY, CLIENT_WINDOW, CLIENTS, CLIENTS_MAX, F, GENESIS, ID, LINK, LINK_AUTH,
-    PEERS, PROTOCOL, REPLICAS, REPLY_BYTES, REQUEST_BYTES, SALT, SIGN, WINDOW,
+    ADDRESS_CLIENTS, ADMIN, APPLICATION, AUTH, BASE, BLOCK_BUNDLES, BLOCK_BYTES, BLOCK_REQUESTS,
+    BUNDLE_BYTES, BUNDLE_REQUESTS, CHECKPOINT_EVERY, CLIENT_WINDOW, CLIENTS, CLIENTS_MAX, F, GENESIS, ID,
+    LINK, LINK_AUTH, PEERS, PROTOCOL, REPLICAS, REPLY_BYTES, REQUEST_BYTES, SALT, SIGN, WINDOW,
 };
 use super::reader::{EXPECTED_KEY, Origin, Section, Source, read_key};
 use crate::cluster::{ClusterInfo, LinkMode};
 use quorate_types::limits;
-use quorate_types::{BodyLimits, ClientAuth, Genesis, Member, ProtocolId, PublicKey};
+use quorate_types::{BodyLimits, ClientAuth, Digest, Genesis, Member, ProtocolId, PublicKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -238,6 +238,12 @@ fn read_genesis(section: &mut Section<'_>, protocol: ProtocolId) -> Result<Genes
             },
         )?,
         salt: section.bytes32(&SALT)?,
+        base: section
+            .names()
+            .iter()
+            .any(|name| name == BASE.name)
+            .then(|| section.bytes32(&BASE).map(Digest))
+            .transpose()?,
         // The values of other places of the file follow.
         members: Vec::new(),
         params: String::new(),

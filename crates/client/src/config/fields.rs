@@ -61,6 +61,8 @@ config_fields! {
     ADMIN: "admin", "\"0123…\"", Never, "Key of the client that may register the keys of others.";
     CLIENTS: "clients", "[]", Never, "Keys of clients that are registered from the start.";
     SALT: "salt", "\"0123…\"", Never, "Random bytes: no two clusters have the same identity.";
+    BASE: "base", "\"0123…\"", Never,
+        "Digest of the state that a cluster made by `quorate restore` begins with. Other clusters do not have the field.";
 }
 
 /// Name of the list of replicas.

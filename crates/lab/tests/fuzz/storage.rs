@@ -36,7 +36,7 @@ fn config() -> StoreConfig {
         block_bytes_max: 1 << 10,
         reply_bytes_max: 256,
     };
-    StoreConfig { limits, window: 4, keep_bytes: 4 << 10, disk_bytes_max: 64 << 10 }
+    StoreConfig { limits, window: 4, keep_bytes: 4 << 10, disk_bytes_max: 64 << 10, ..StoreConfig::default() }
 }
 
 fn bundle(number: u64) -> Bundle {

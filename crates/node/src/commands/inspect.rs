@@ -26,7 +26,8 @@ pub struct Args {
     json: bool,
 }
 
-fn node_file(text: &str) -> Result<PathBuf, Infallible> {
+/// Returns the configuration of a node that is named by its folder or by that file.
+pub(super) fn node_file(text: &str) -> Result<PathBuf, Infallible> {
     let path = PathBuf::from(text);
     Ok(if path.is_dir() { path.join(NODE_FILE) } else { path })
 }

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub mod arguments;
+pub mod backup;
 pub mod call;
 mod client;
 mod delta;
@@ -9,6 +10,7 @@ mod input;
 pub mod inspect;
 pub mod kv;
 pub mod node;
+pub mod restore;
 pub mod status;
 pub mod testnet;
 pub mod up;

@@ -12,7 +12,7 @@ use quorate_client::config::cluster_file::CLIENT_AUTH_NAMES;
 use quorate_consensus::Entry;
 use quorate_types::ClientAuth;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The cluster to make.
 #[derive(Debug, clap::Args)]
@@ -20,6 +20,13 @@ pub struct Args {
     /// Folder to make; it must not exist, or be empty
     #[arg(long)]
     out: PathBuf,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// The properties of a new cluster.
+#[derive(Debug, clap::Args)]
+pub struct ClusterArgs {
     /// Number of replicas [default: the smallest that tolerates one fault]
     #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
@@ -45,41 +52,57 @@ pub struct Args {
     settings: Settings,
 }
 
+impl ClusterArgs {
+    /// Returns the plan of the cluster.
+    ///
+    /// # Errors
+    /// Fails when the settings conflict.
+    pub(super) fn plan(&self, service: Service) -> Result<Plan, Failure> {
+        Ok(Plan {
+            service,
+            entry: self.protocol,
+            addresses: addresses(self)?,
+            client_auth: self.client_auth,
+            links: self.link_auth,
+            durability: self.durability,
+            settings: self.settings.clone(),
+        })
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Fails when the settings conflict, or the folder cannot be made.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
-    let plan = Plan {
-        service,
-        entry: args.protocol,
-        addresses: addresses(args)?,
-        client_auth: args.client_auth,
-        links: args.link_auth,
-        durability: args.durability,
-        settings: args.settings.clone(),
-    };
+    let plan = args.cluster.plan(service)?;
     let testnet = Testnet::create(&args.out, &plan)?;
+    report(&testnet, &args.out, plan.is_insecure())
+}
+
+/// Prints the new cluster and the next steps.
+pub(super) fn report(testnet: &Testnet, out: &Path, is_insecure: bool) -> Result<(), Failure> {
     let cluster = &testnet.cluster;
-    let insecure = if plan.is_insecure() { " --insecure" } else { "" };
-    let (id, n, f, out) = (cluster.cluster_id(), cluster.n(), cluster.genesis.f, args.out.display());
+    let insecure = if is_insecure { " --insecure" } else { "" };
+    let (id, n, f) = (cluster.cluster_id(), cluster.n(), cluster.genesis.f);
     out::line(format_args!("cluster {id}"))?;
     out::line(format_args!("{}, {n} replicas, tolerates {f} faulty", cluster.entry.spec.name))?;
     if let Some(warning) = testnet.warning() {
         eprintln!("warning: {warning}");
     }
-    for (is_warning, line) in delta::advice(&testnet, &args.out)? {
+    for (is_warning, line) in delta::advice(testnet, out)? {
         if is_warning {
             eprintln!("warning: {line}");
         } else {
             out::line(line)?;
         }
     }
+    let out = out.display();
     out::line(format_args!("start each replica i: quorate node --config {out}/node<i>/node.toml{insecure}"))?;
     out::line(format_args!("or all of them here: quorate up --dir {out}{insecure}"))
 }
 
-fn addresses(args: &Args) -> Result<Vec<ReplicaAddresses>, Failure> {
+fn addresses(args: &ClusterArgs) -> Result<Vec<ReplicaAddresses>, Failure> {
     let ports = replicas_or_default(args.n, args.protocol);
     let n = usize::from(ports);
     if !args.addresses.is_empty() && args.addresses.len() != n {

@@ -6,10 +6,10 @@ use crate::service::Service;
 use quorate_client::cluster::{AskAgain, ClusterInfo, LinkMode};
 use quorate_client::config::cluster_file::{CLIENT_AUTH_NAMES, Protocols};
 use quorate_client::config::fields::{
-    ADDRESS_CLIENTS, ADMIN, APPLICATION, AUTH, BLOCK_BUNDLES, BLOCK_BYTES, BLOCK_REQUESTS, BUNDLE_BYTES,
-    BUNDLE_REQUESTS, CHECKPOINT_EVERY, CLIENT_WINDOW, CLIENTS, CLIENTS_MAX, F, GENESIS, GENESIS_ABOUT, ID,
-    LINK, LINK_AUTH, PEERS, PROTOCOL, REPLICAS, REPLICAS_ABOUT, REPLY_BYTES, REQUEST_BYTES, SALT, SIGN,
-    WINDOW,
+    ADDRESS_CLIENTS, ADMIN, APPLICATION, AUTH, BASE, BLOCK_BUNDLES, BLOCK_BYTES, BLOCK_REQUESTS,
+    BUNDLE_BYTES, BUNDLE_REQUESTS, CHECKPOINT_EVERY, CLIENT_WINDOW, CLIENTS, CLIENTS_MAX, F, GENESIS,
+    GENESIS_ABOUT, ID, LINK, LINK_AUTH, PEERS, PROTOCOL, REPLICAS, REPLICAS_ABOUT, REPLY_BYTES,
+    REQUEST_BYTES, SALT, SIGN, WINDOW,
 };
 use quorate_client::config::reader::{Origin, Section, Source};
 use quorate_client::config::{CLUSTER_FILE, ClusterFile, ConfigError, ReplicaAddresses};
@@ -257,5 +257,8 @@ impl ClusterConfig {
         out.text(&ADMIN, genesis.admin);
         out.texts(&CLIENTS, &genesis.clients);
         out.text(&SALT, hex(&genesis.salt));
+        if let Some(base) = &genesis.base {
+            out.text(&BASE, base);
+        }
     }
 }

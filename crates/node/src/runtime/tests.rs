@@ -76,6 +76,7 @@ fn clock_starts_when_the_node_is_open() {
         clients: Vec::new(),
         params: params.to_string(),
         salt: [0; 32],
+        base: None,
     };
     let noted = Arc::new(Mutex::new(None));
     let listen = || bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -120,6 +120,7 @@ impl Cluster {
             clients: vec![CLIENT],
             params: params.to_string(),
             salt: [3; 32],
+            base: None,
         });
         genesis.check().unwrap();
         let committee = Arc::new(genesis.committee());

@@ -31,11 +31,22 @@ pub struct StoreConfig {
     pub keep_bytes: u64,
     /// The bytes that log and snapshots may use together. This limit takes precedence over `keep_bytes`.
     pub disk_bytes_max: u64,
+    /// Whether the state before the first height is a snapshot of height 0. Without any snapshot there is no state then.
+    pub begins_with_snapshot: bool,
+    /// Newer snapshots than this height are not used: a reader wants an earlier state. A replica uses the newest.
+    pub snapshot_max: Height,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { limits: BodyLimits::default(), window: 256, keep_bytes: 1 << 30, disk_bytes_max: 16 << 30 }
+        Self {
+            limits: BodyLimits::default(),
+            window: 256,
+            keep_bytes: 1 << 30,
+            disk_bytes_max: 16 << 30,
+            begins_with_snapshot: false,
+            snapshot_max: Height::MAX,
+        }
     }
 }
 

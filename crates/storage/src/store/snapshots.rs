@@ -188,6 +188,7 @@ impl<D: Disk> Store<D> {
     pub fn distrust(&mut self, height: Height) -> Result<(), Fault> {
         self.snapshots.distrust(&mut self.log.disk, height)?;
         self.log.count_syncs();
+        self.missing_state = Some(wrong_states(height));
         Ok(())
     }
 
@@ -203,7 +204,8 @@ impl<D: Disk> Store<D> {
         let mut damage = None;
         while let Some(height) = self.snapshots.heights().last().copied() {
             match self.verify(height) {
-                Ok(()) => break,
+                Ok(()) if height <= self.config.snapshot_max => break,
+                Ok(()) => self.snapshots.exclude(height),
                 Err(fault @ Fault::DamagedSnapshot { .. }) => {
                     damage.get_or_insert(fault);
                     self.snapshots.exclude(height);
@@ -215,9 +217,13 @@ impl<D: Disk> Store<D> {
         let (first, last) = self.kept();
         let distrusted = self.snapshots.distrusted();
         if distrusted > Height::ZERO {
-            let why =
-                format!("its states from height {distrusted} on differ from those that a quorum has signed");
-            self.missing_state = Some(why);
+            self.missing_state = Some(wrong_states(distrusted));
+            return Ok(Height::ZERO);
+        }
+        let is_empty = self.snapshots.heights().is_empty();
+        if is_empty && self.config.begins_with_snapshot {
+            let gone = || "the state that the cluster began with is not in the folder".to_owned();
+            self.missing_state = Some(damage.map_or_else(gone, |damage| damage.to_string()));
             return Ok(Height::ZERO);
         }
         // A snapshot above the log is valid too, because it became durable before the decided heights.
@@ -236,4 +242,8 @@ impl<D: Disk> Store<D> {
         }
         Ok(())
     }
+}
+
+fn wrong_states(from: Height) -> String {
+    format!("its states from height {from} on differ from those that a quorum has signed")
 }

@@ -23,6 +23,7 @@ pub(super) fn config() -> StoreConfig {
         window: 8,
         keep_bytes: 4 * u64::from(SEGMENT),
         disk_bytes_max: 1 << 20,
+        ..StoreConfig::default()
     }
 }
 
