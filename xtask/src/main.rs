@@ -22,7 +22,7 @@ const USAGE: &str = "usage:
   cargo xtask exam PROTOCOL [--seeds N] [...]    run all scenarios, resumable, with a ledger in results/exam
   cargo xtask twins PROTOCOL [--views N] [...]   run all twins scenarios, in the same way
   cargo xtask coverage              report the lines of protocols and replica that tests run; needs cargo-tarpaulin
-  cargo xtask torture --minutes N [--seed S] [...]    kill and pause real processes under load; --help lists options";
+  cargo xtask torture --minutes N [--seed S] [...]    kill, pause and wipe real processes under load; --help lists options";
 
 /// Returns the root of the repository.
 fn root() -> Result<PathBuf> {

@@ -68,8 +68,9 @@ pub trait Application: Send {
     }
 
     /// Returns the present state. A snapshot is cheap: it shares memory with the running service, which copies the
-    /// parts that it changes. A snapshot has at most 65,536 chunks and 64 KiB of header, so that replicas can send it
-    /// to each other.
+    /// parts that it changes. A snapshot has at most 64,000 chunks and 64 KiB of header, so that replicas can send it
+    /// to each other. A service with a much larger one ends the replica: sessions and service together have at most
+    /// 65,536 chunks.
     fn snapshot(&mut self) -> Snapshot;
 
     /// Replaces the state by that of a snapshot, which is its header and its chunks in order. Takes all chunks.

@@ -1,4 +1,4 @@
-//! The return of a replica that has lost its disk, and with it its promises (DESIGN 9).
+//! The return of a replica that has lost its disk, and with it its promises (ADR 0015).
 //!
 //! Such a replica signs nothing. It asks all others for all they know. The answers of n - f others prove how far its
 //! forgotten promises can reach, and the replica abstains up to there for good. The host has one procedure for all

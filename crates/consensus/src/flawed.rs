@@ -87,13 +87,12 @@ pub trait Flaw<P: Protocol>: Default + Send + 'static {
         let _ = (protocol, now, effects);
     }
 
-    /// Returns the window that the host uses in place of `window`.
-    /// Changes the bounds of forgotten promises.
+    /// Returns the bounds of forgotten promises that the host uses in place of `bounds`.
     fn abstains(&self, bounds: Abstention) -> Abstention {
         bounds
     }
 
-    /// Changes the window.
+    /// Returns the window that the host uses in place of `window`.
     fn window(&self, window: Window) -> Window {
         window
     }

@@ -29,14 +29,16 @@ pub enum OpenFault {
     #[error(transparent)]
     Protocol(#[from] OpenError),
     /// The snapshot cannot be restored.
-    #[error("{0}; move the folder's snapshots away only if the log reaches back to the first block")]
+    #[error(
+        "{0}; move the folder's snapshots away: the node then takes its state from its log, or receives one from its peers"
+    )]
     Snapshot(#[from] RestoreError),
     /// The service differs from the one that genesis names.
     #[error("{0}")]
     Application(String),
     /// The log does not reach back to the snapshot.
     #[error(
-        "the log begins after height {missing}, and the newest snapshot is older: the folder is incomplete; restore it as a whole"
+        "the log begins after height {missing}, and the newest snapshot is older: the folder is incomplete; move it away and start the node with --rejoin"
     )]
     Gap {
         /// The first height that is missing.

@@ -9,6 +9,7 @@
 //! The main fact about a host is the order inside a turn (see [`Host::turn`]):
 //! check → handle → send frames that promise nothing → one log write and one sync → send held promises → execute.
 //! `release_gate.rs` holds promises back a second time, after the sync, where safety rests on a bound on delays.
+//! `transfer` receives the state of peers, and sends the own state to them, beside the replica and after all other work.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 

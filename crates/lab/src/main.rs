@@ -40,7 +40,7 @@ enum Command {
     Exam(exam::Args),
     /// Run a protocol in the simulator under systematic attacks by twins
     Twins(twins::Args),
-    /// Kill and pause replicas under load, also all at once, and judge the history
+    /// Kill, pause and wipe replicas under load, also all at once, and judge the history
     Torture(torture::StoreTortureArgs),
 }
 

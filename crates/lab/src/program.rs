@@ -21,7 +21,7 @@ enum Command {
     Node(program::Command),
     /// Offer load to a running cluster and measure
     Load(load::OfferArgs),
-    /// Kill and pause replicas under load, also all at once, and compare their states
+    /// Kill, pause and wipe replicas under load, also all at once, and compare their states
     Torture(torture::TortureArgs),
     /// Run the service inside simulated replicas and check that it is deterministic
     Sim(service_sim::Args),

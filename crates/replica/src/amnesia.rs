@@ -1,4 +1,4 @@
-//! A replica that has lost its disk (DESIGN 9; section "After amnesia" of each protocol).
+//! A replica that has lost its disk (ADR 0015; section "After amnesia" of each protocol's specification).
 //!
 //! It counts among the f faulty replicas until it is back. Up to then it makes no statement: it follows the protocol,
 //! executes what f + 1 peers report as decided, and receives a state.

@@ -18,7 +18,7 @@
 //! time, drains [`Replica::poll`], and sleeps until [`Replica::deadline`].
 //!
 //! `replica.rs` holds the struct and its parts. The other files that say `impl Replica` each carry out one part of a
-//! step: `opening`, `step`, `peers`, `sequencer/ordering`; `inspect` reads. The parts know nothing of the replica.
+//! step: `opening`, `step`, `peers`, `amnesia`, `sequencer/ordering`; `inspect` reads. The parts know nothing of the replica.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 

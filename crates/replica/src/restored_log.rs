@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// An entry of the log that this version does not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the log holds a {0} that cannot be read: it was written by another version, or is damaged; open it with that version, or restore the folder"
+    "the log holds a {0} that cannot be read: it was written by another version, or is damaged; open it with that version, or move the folder away and start the node with --rejoin"
 )]
 pub struct BadLog(pub &'static str);
 

@@ -158,7 +158,7 @@ faults! {
     FullDisk = "full disk", Disk, FaultSource::Drawn;
     /// Writes and syncs take a hundred times as long.
     SlowDisk = "slow disk", Disk, FaultSource::Drawn;
-    /// A replica recovers with an empty disk.
+    /// A replica recovers with an empty disk. With `--byzantine wiped` an honest one does so.
     Wiped = "wiped disk", Disk, FaultSource::Hosts(&[B::Rollback]);
     /// A replica recovers with an old image of its disk.
     RolledBack = "rolled back disk", Disk, FaultSource::Hosts(&[B::Rollback]);

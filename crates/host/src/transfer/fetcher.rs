@@ -176,7 +176,7 @@ impl StateFetcher {
         }
         self.asked.remove(from);
         let checkpoint = offer.proof.checkpoint;
-        // The intake has checked the signatures. Header and chunks must be those of the signed state (DESIGN 4.4).
+        // The intake has checked the signatures. Header and chunks must be those of the signed state (ADR 0015).
         if execution.check_manifest(&offer.header, &offer.chunks) != Ok((checkpoint.height, checkpoint.state))
         {
             let kind = TransferMessage::State(Box::new(offer)).kind();

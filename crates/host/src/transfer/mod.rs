@@ -1,6 +1,6 @@
 //! Transfer of state: brings a replica back whose peers do not keep its next block any more, or that has no state.
 //!
-//! The rules are in DESIGN 4.4 and in section 15 of `docs/specification/pbft.md`. A transfer is the same for every
+//! The rules are in ADR 0015 and in section 15 of `docs/specification/pbft.md`. A transfer is the same for every
 //! protocol. The replica goes on with its protocol meanwhile. When the state is durable, the replica is opened anew on it
 //! and learns the blocks after it from f + 1 peers.
 

@@ -184,7 +184,7 @@ impl Receiving {
             return Ok(Ok(()));
         }
         let Some(task) = source.tasks.remove(&index) else { return Ok(Ok(())) };
-        // The id follows from the state that a quorum has signed (DESIGN 4.4, checkpoints).
+        // The id follows from the state that a quorum has signed (ADR 0015).
         if ChunkId::of(&task.bytes) != task.id {
             self.unassigned.insert(index);
             return Ok(Err("chunk differs from its digest"));

@@ -1,4 +1,4 @@
-//! `quorate torture`: a cluster whose replicas are killed, paused and all killed at once for a chosen time.
+//! `quorate torture`: a cluster whose replicas are killed, paused, wiped and all killed at once for a chosen time.
 
 use super::load_bar::LoadBar;
 use super::own_cluster::{CLIENTS, OwnClusterArgs, print_verdict, short};

@@ -148,7 +148,7 @@ quorate_client::config_fields! {
     DISK_BYTES: "disk_bytes_max", "\"8GiB\"", AtStart,
         "Disk space of the data folder at most; at least the sum of keep_bytes and 256MiB.";
     KEEP_BYTES: "keep_bytes", "\"1GiB\"", AtStart,
-        "Decided blocks kept for replicas that were away. A replica that misses more than all others keep cannot rejoin.";
+        "Decided blocks kept for replicas that were away. A replica that misses more receives the state of the others.";
     RECORD: "record", "false", Never, "Recording of inputs for a replay. It is not part of this version: false.";
     LOG: "log", "\"info\"", AtStart, "Least severity of the lines on the error stream.";
 }

@@ -53,7 +53,7 @@
 //! - Those of the engine.
 //!
 //! ## Not here
-//! The form that decides one block in a view (§8), and recovery after the loss of a disk (§16).
+//! The form that decides one block in a view (§8).
 
 use super::figures::figures;
 use super::rules::spec;

@@ -46,7 +46,7 @@
 //! - Those of the engine.
 //!
 //! ## Not here
-//! Order votes (§10), and recovery after the loss of a disk (§16).
+//! Order votes (§10).
 
 use super::figures::figures;
 use super::rules::spec;

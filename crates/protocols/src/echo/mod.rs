@@ -45,7 +45,8 @@
 //! - Bracha's ready phase is missing: laggards get decided blocks by ASK and by the host's `Decided`.
 //!
 //! ## Not here
-//! Bodies, the order of execution, checkpoints, client replies: see `quorate-replica`.
+//! Bodies, the order of execution, checkpoints, client replies: see `quorate-replica`. Recovery after the loss of a disk: a
+//! replica without its disk stays silent.
 
 mod message;
 mod record;

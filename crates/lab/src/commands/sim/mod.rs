@@ -41,7 +41,8 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Byzantine replicas instead of those that each seed draws: none, or f replicas with this host (`--faults` lists
-    /// hosts); twin:2 are two such replicas for any f, to show failures
+    /// hosts); twin:2 are two such replicas for any f, to show failures; with wiped an honest replica loses its disk, and
+    /// f - 1 replicas are Byzantine
     #[arg(long, value_name = "HOST", default_value = "drawn")]
     byzantine: ByzantineChoice,
     #[command(flatten)]
