@@ -328,6 +328,7 @@ impl Execution {
         let clock = self.sessions.snapshot(&mut snapshot);
         let place = || format!("snapshot at height {}", self.height);
         let application = snapshot.append(locate_panic(place, || self.application.snapshot()));
+        let header_bytes = application.len();
         let manifest = Header {
             application: identity(&*self.application),
             height: self.height,
@@ -338,6 +339,13 @@ impl Execution {
         };
         snapshot.set_header(manifest.to_bytes());
         // Peers that receive this state could not check it, so the service must not run with such a digest.
+        assert!(
+            snapshot.ids().len() <= SNAPSHOT_CHUNKS_MAX && header_bytes <= SNAPSHOT_HEADER_BYTES_MAX,
+            "the snapshot of the service {} has {} chunks with those of sessions and {header_bytes} bytes of header; a snapshot \
+             may have at most {SNAPSHOT_CHUNKS_MAX} and {SNAPSHOT_HEADER_BYTES_MAX}",
+            identity(&*self.application),
+            snapshot.ids().len()
+        );
         let described = self.check_manifest(snapshot.header(), snapshot.ids());
         assert!(
             described == Ok((self.height, state)),

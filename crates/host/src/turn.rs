@@ -79,7 +79,7 @@ pub struct Host {
     /// Connections that have asked for the order of a bundle.
     pub(crate) order_askers: BTreeSet<ConnId>,
     pub(crate) own: Ledger,
-    /// The state that the opening has dropped.
+    /// The state that was dropped, because a quorum has signed another one.
     pub(crate) diverged: Option<DivergedState>,
 }
 
@@ -154,10 +154,13 @@ impl Host {
     /// # Errors
     /// Fails when the disk fails.
     pub fn distrust(&mut self, height: Height) -> Result<(), HostFault> {
-        Ok(self.store.distrust(height)?)
+        self.store.distrust(height)?;
+        let state = self.executor.execution_mut().snapshot();
+        self.diverged = Some(DivergedState { height, state });
+        Ok(())
     }
 
-    /// Returns the state that the opening has dropped because a quorum has signed another one; once.
+    /// Returns the state that was dropped, at the opening or later, because a quorum has signed another one; once.
     pub fn take_diverged(&mut self) -> Option<DivergedState> {
         self.diverged.take()
     }

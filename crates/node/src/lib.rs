@@ -22,6 +22,7 @@
 pub mod alloc;
 pub mod commands;
 pub mod config;
+mod evidence;
 pub mod exit;
 pub mod layout;
 mod metered;

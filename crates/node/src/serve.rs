@@ -1,6 +1,7 @@
 //! The steps from a configuration to a replica that serves: disk, sockets and keys.
 
 use crate::config::{Durability, NodeConfig, NodeKeys, client_auth_name};
+use crate::evidence;
 use crate::exit::Failure;
 use crate::out;
 use crate::processes::{READY, TAKEN};
@@ -49,6 +50,10 @@ impl PreparedNode {
     ) -> Result<Self, Failure> {
         let keys = config.keys()?;
         let identity = config.cluster.identity(config.id);
+        if rejoins && config.durability == Durability::None {
+            let problem = "is \"none\", so the node has no promises that --rejoin could replace; start it without --rejoin";
+            return Err(config.error("durability", problem).into());
+        }
         if rejoins {
             let salt = keys::random_u64().map_err(Failure::run)?;
             let from = wall_ns() / 1_000_000;
@@ -148,7 +153,10 @@ fn serve(
         if std::mem::take(&mut is_first) {
             report_ready(&config, stop)?;
         }
-        match node.run(&mut || stop.signal().is_some()) {
+        keep_evidence(&config, &mut node);
+        let end = node.run(&mut || stop.signal().is_some());
+        keep_evidence(&config, &mut node);
+        match end {
             Ok(RunEnd::Reopen) => parts = node.close(),
             Ok(RunEnd::Stopped) => {
                 // No work is left: a promise is durable before it is sent.
@@ -158,6 +166,13 @@ fn serve(
             }
             Err(fault) => return Err(failure(&config, &fault)),
         }
+    }
+}
+
+/// Keeps a state that the node has dropped, because a quorum has signed another one.
+fn keep_evidence(config: &NodeConfig, node: &mut Node) {
+    if let Some((wrong, room)) = node.take_diverged() {
+        evidence::keep(&config.data_dir, config.genesis(), &wrong, room);
     }
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
-use quorate_app::{Application, At, RestoreError, Snapshot};
+use quorate_app::{At, BucketMap, MapApplication, OnMap};
 use quorate_client::cluster::LinkMode;
 use quorate_client::keys;
 use quorate_client::{Client, Options, driver};
@@ -17,52 +17,51 @@ use quorate_types::{ClientAuth, ReplicaId};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-const FAULTY: Service = Service::of::<Faulty>();
+const FAULTY: Service = Service::of::<OnMap<Faulty>>();
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A counter. `count` counts, `draw` adds the id of the process, and `boom` panics.
-#[derive(Default)]
-struct Faulty(u64);
+/// A counter. `count` counts, `draw` adds the id of the process, `odd` and an id of a process sets a key in that process alone,
+/// and `boom` panics.
+struct Faulty;
 
-impl Application for Faulty {
-    fn name(&self) -> &'static str {
-        "faulty"
-    }
-    fn version(&self) -> u32 {
-        1
-    }
-    fn apply(&mut self, _at: &At, op: &[u8], reply: &mut Vec<u8>) {
-        match op {
-            b"draw" => self.0 = self.0.wrapping_mul(3).wrapping_add(u64::from(std::process::id())),
+impl MapApplication for Faulty {
+    const NAME: &'static str = "faulty";
+    const VERSION: u32 = 1;
+
+    fn apply(map: &mut BucketMap, _at: &At, op: &[u8], reply: &mut Vec<u8>) {
+        let id = std::process::id();
+        let count = map
+            .get(b"count")
+            .and_then(|count| count.first_chunk())
+            .map_or(0, |count| u64::from_le_bytes(*count));
+        let next = match op {
+            b"draw" => count.wrapping_mul(3).wrapping_add(u64::from(id)),
             b"boom" => panic!("nobody has thought of this"),
-            _ => self.0 = self.0.wrapping_add(1),
+            _ => count.wrapping_add(1),
+        };
+        if op.strip_prefix(b"odd") == Some(id.to_string().as_bytes()) {
+            map.insert(b"odd", b"1");
         }
+        map.insert(b"count", &next.to_le_bytes());
         reply.extend_from_slice(b"done");
     }
-    fn query(&self, _op: &[u8], _room: usize, _reply: &mut Vec<u8>) {}
-    fn snapshot(&mut self) -> Snapshot {
-        Snapshot::new(self.0.to_le_bytes().to_vec())
-    }
-    fn restore(
-        &mut self,
-        header: &[u8],
-        _chunks: &mut dyn Iterator<Item = Vec<u8>>,
-    ) -> Result<(), RestoreError> {
-        self.0 = u64::from_le_bytes(*header.first_chunk().ok_or(RestoreError::Missing)?);
-        Ok(())
-    }
+
+    fn query(_map: &BucketMap, _op: &[u8], _room: usize, _reply: &mut Vec<u8>) {}
 }
 
 fn main() -> ExitCode {
-    // The clusters start this program for each node, as `up` does.
-    if std::env::args().nth(1).as_deref() == Some("node") {
+    // The clusters start this program for each node, as `up` does. A test inspects their disks.
+    if let Some("node" | "inspect") = std::env::args().nth(1).as_deref() {
         return quorate_node::main(FAULTY);
     }
     states_that_differ_are_an_alarm_at_the_first_checkpoint();
     println!("states_that_differ_are_an_alarm_at_the_first_checkpoint ... ok");
+    wrong_state_of_one_replica_is_kept_and_replaced();
+    println!("wrong_state_of_one_replica_is_kept_and_replaced ... ok");
     process_that_ends_is_reported_with_its_own_cause();
     println!("process_that_ends_is_reported_with_its_own_cause ... ok");
     ExitCode::SUCCESS
@@ -99,16 +98,19 @@ impl Cluster {
         Client::connect(self.testnet.cluster.client_info(), key, options).unwrap()
     }
 
-    /// Returns the alarms in the status of each replica.
-    fn alarms(&self) -> Vec<Vec<String>> {
+    /// Returns the status of each replica.
+    fn statuses(&self) -> Vec<Value> {
         let answers = driver::status(self.testnet.cluster.client_info(), Duration::from_secs(5)).unwrap();
         let parsed = |answer: Result<String, String>| serde_json::from_str(&answer.ok()?).ok();
-        let statuses: Vec<Value> =
-            answers.into_iter().map(|answer| parsed(answer).unwrap_or(Value::Null)).collect();
+        answers.into_iter().map(|answer| parsed(answer).unwrap_or(Value::Null)).collect()
+    }
+
+    /// Returns the alarms in the status of each replica.
+    fn alarms(&self) -> Vec<Vec<String>> {
         let texts = |list: &Value| {
             list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
         };
-        statuses.iter().map(|status| texts(&status["alarms"])).collect()
+        self.statuses().iter().map(|status| texts(&status["alarms"])).collect()
     }
 
     fn log(&self, id: ReplicaId) -> String {
@@ -149,6 +151,56 @@ fn states_that_differ_are_an_alarm_at_the_first_checkpoint() {
         let log = cluster.log(id);
         assert!(log.lines().any(|line| line.contains("ERROR") && line.contains(begin)), "{log}");
     }
+}
+
+fn wrong_state_of_one_replica_is_kept_and_replaced() {
+    let mut cluster = Cluster::start();
+    let odd = ReplicaId(2);
+    let mut client = cluster.client(Options::default());
+    let op = format!("odd{}", cluster.nodes.pid(odd).unwrap());
+    client.call(op.as_bytes()).unwrap();
+    for _ in 0..130 {
+        client.call(b"count").unwrap();
+    }
+    let kept = "the wrong state is kept in ";
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (status, log) = (cluster.statuses()[odd.index()].clone(), cluster.log(odd));
+        if log.contains(kept) && status["state"] == "current" && status["missing_state"].is_null() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{status:#}\n{log}");
+        let _ = client.call(b"count");
+    }
+    cluster.nodes.stop_all();
+    let [wrong, healthy] = [odd, ReplicaId(0)].map(|id| node_folder(cluster.folder.path(), id));
+    let inspect = |folder: &Path| {
+        let evidence = wrong.join("data/diverged-128");
+        let program = std::env::current_exe().unwrap();
+        Command::new(program)
+            .arg("inspect")
+            .arg(folder)
+            .arg("--json")
+            .arg("--diff")
+            .arg(evidence)
+            .output()
+            .unwrap()
+    };
+    let ran = inspect(&healthy);
+    let found: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    assert_eq!(ran.status.code(), Some(3), "{ran:?}");
+    assert_eq!(found["first"]["height"], found["second"]["height"], "{found}");
+    assert_eq!((&found["entries"], &found["first_entry"]["key"]), (&1.into(), &"odd".into()), "{found}");
+    assert_eq!(
+        (&found["first_entry"]["first"], &found["first_entry"]["second"]),
+        (&Value::Null, &"1".into())
+    );
+    // The replica has the right state now.
+    let found: Value = serde_json::from_slice(&inspect(&wrong).stdout).unwrap();
+    assert!(
+        found["first_entry"]["key"] == "count" && found["first"]["height"].as_u64() >= Some(128),
+        "{found}"
+    );
 }
 
 fn process_that_ends_is_reported_with_its_own_cause() {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! # The data of one Quorate replica. Do not edit.
-//! format = 1
+//! format = 2
 //! cluster = "1b3f…"
 //! replica = 2
 //! protocol = "pbft"
@@ -27,7 +27,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The format of data folders that this version writes and reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// The name of the file with the log's segments.
 pub(crate) const LOG_FILE: &str = "log";
 const FORMAT_FILE: &str = "FORMAT";

@@ -9,7 +9,7 @@ use crate::order_proof::OrderProof;
 use crate::reply::ReplyBundle;
 
 /// Version of the wire format. Both sides must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Lanes of a link, in the order in which they are served. Frames of one lane stay in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

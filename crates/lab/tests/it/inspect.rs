@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ONE: ReplicaId = ReplicaId(1);
 
 /// Returns the content of all files below a folder.
-fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if path.is_dir() {

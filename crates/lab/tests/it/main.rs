@@ -11,6 +11,7 @@
     reason = "tests; a panic is how they fail"
 )]
 
+mod backups;
 mod client_words;
 mod cluster;
 mod common;

@@ -23,7 +23,16 @@ impl Ran {
 
     /// Checks for exit code 2 and a single line that contains all parts.
     pub fn refuses(&self, case: &str, parts: &[&str]) {
-        assert_eq!(self.code, Some(2), "{case}: {} {}", self.out, self.err);
+        self.ends_with(2, case, parts);
+    }
+
+    /// Checks for exit code 1 and a single line that contains all parts.
+    pub fn fails(&self, case: &str, parts: &[&str]) {
+        self.ends_with(1, case, parts);
+    }
+
+    fn ends_with(&self, code: i32, case: &str, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{case}: {} {}", self.out, self.err);
         assert_eq!(self.err.lines().count(), 1, "{case}: {}", self.err);
         assert!(self.err.starts_with("error: "), "{case}: {}", self.err);
         for part in parts {

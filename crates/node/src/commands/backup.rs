@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The node's folder, or its configuration; the node may run
-    #[arg(value_name = "DIR", value_parser = node_file)]
+    #[arg(value_name = "DIR")]
     config: PathBuf,
     /// Folder to make; it must not exist, or be empty
     #[arg(long)]
@@ -33,7 +33,7 @@ pub struct Args {
 /// # Errors
 /// Fails when the node has no checkpoint yet, its disk is damaged, or the folder cannot be written.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
-    let config = NodeConfig::load(&args.config)?;
+    let config = NodeConfig::load(&node_file(&args.config))?;
     config.cluster.check_service(service)?;
     let identity = config.cluster.identity(config.id);
     let refused = |error: FolderError| Failure::from(config.error("data_dir", error.to_string()));

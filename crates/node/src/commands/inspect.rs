@@ -1,6 +1,7 @@
 //! `quorate inspect`: what a stopped node has on its disk, what is damaged, and which peers it needs. The node's folder is not
 //! changed: the replica is opened as its node would open it, and whatever it writes stays in memory.
 
+use super::diff;
 use crate::config::NodeConfig;
 use crate::exit::Failure;
 use crate::layout::NODE_FILE;
@@ -12,24 +13,38 @@ use quorate_host::{Host, HostSetup};
 use quorate_storage::{FrozenDisk, folder};
 use quorate_types::Incarnation;
 use serde::Serialize;
-use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The folder to inspect.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The node's folder, or its configuration
-    #[arg(value_name = "DIR", value_parser = node_file)]
+    #[arg(value_name = "DIR")]
     config: PathBuf,
+    /// Compare its state with another one, and name the first different key; exit code 3 if they differ. Both may be folders
+    /// of stopped nodes, backups, and wrong states that a node has kept (data/diverged-HEIGHT)
+    #[arg(long, value_name = "OTHER")]
+    diff: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 /// Returns the configuration of a node that is named by its folder or by that file.
-pub(super) fn node_file(text: &str) -> Result<PathBuf, Infallible> {
-    let path = PathBuf::from(text);
-    Ok(if path.is_dir() { path.join(NODE_FILE) } else { path })
+pub(super) fn node_file(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(NODE_FILE) } else { path.to_owned() }
+}
+
+/// The part of a stopped replica that binds it.
+#[derive(Debug, Serialize)]
+struct Memory {
+    /// Number of openings so far. A replica that has lost an earlier disk counts from a time in milliseconds.
+    openings: u64,
+    /// Whether it has lost an earlier disk, and is not back.
+    amnesiac: bool,
+    /// Statements that bind this replica.
+    promises: usize,
+    records: usize,
 }
 
 /// The snapshots of a stopped replica.
@@ -54,8 +69,8 @@ struct Inspection {
     /// Bytes of log and snapshots.
     disk_bytes: u64,
     disk_bytes_max: u64,
-    /// Number of openings so far.
-    openings: u64,
+    #[serde(flatten)]
+    memory: Memory,
     #[serde(flatten)]
     snapshots: Snapshots,
     /// The reason why log and snapshots give no state; `null` if they do.
@@ -69,9 +84,6 @@ struct Inspection {
     stable: u64,
     /// Blocks above the stable checkpoint, executed or not.
     blocks: usize,
-    /// Statements that bind this replica.
-    promises: usize,
-    records: usize,
     /// Peers that have to report what was decided since: one of them is honest.
     reports_needed: usize,
     /// Running replicas, this one included, that the cluster needs to serve clients.
@@ -83,7 +95,10 @@ struct Inspection {
 /// # Errors
 /// Fails when the configuration is wrong, when the node is running, and when its disk is damaged. The error says what to do.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
-    let config = NodeConfig::load(&args.config)?;
+    if let Some(other) = &args.diff {
+        return diff::run(&args.config, other, service, args.json);
+    }
+    let config = NodeConfig::load(&node_file(&args.config))?;
     config.cluster.check_service(service)?;
     let identity = config.cluster.identity(config.id);
     let folder = folder::open(&config.data_dir, &identity);
@@ -111,8 +126,13 @@ fn inspect(config: &NodeConfig, mut host: Host, disk_bytes: u64) -> Result<Inspe
         folder: config.data_dir.clone(),
         disk_bytes,
         disk_bytes_max: config.disk.disk_bytes_max,
-        // This opening is not on the disk.
-        openings: status.incarnation.0.saturating_sub(1),
+        memory: Memory {
+            // This opening is not on the disk.
+            openings: status.incarnation.0.saturating_sub(1),
+            amnesiac: status.amnesia.is_some(),
+            promises: status.outbox.guard_entries,
+            records: status.outbox.records,
+        },
         snapshots: Snapshots {
             snapshot: snapshot.as_ref().map_or(0, |snapshot| snapshot.height().0),
             snapshot_chunks: snapshot.map_or(0, |snapshot| snapshot.chunks()),
@@ -124,8 +144,6 @@ fn inspect(config: &NodeConfig, mut host: Host, disk_bytes: u64) -> Result<Inspe
         state_digest: host.executor_mut().execution_mut().digest().to_string(),
         stable: status.stable.0,
         blocks: status.blocks,
-        promises: status.outbox.guard_entries,
-        records: status.outbox.records,
         reports_needed: config.genesis().committee().weak(),
         serving_needed: config.cluster.entry.spec.serving(n, f),
     })
@@ -137,9 +155,10 @@ fn print(found: &Inspection) -> Result<(), Failure> {
     out::line(format_args!("replica {replica} of {n} ({protocol}, f = {f}), cluster {}", found.cluster))?;
     out::line(format_args!("data folder          {}", found.folder.display()))?;
     out::line(format_args!("disk                 {} of {} bytes", found.disk_bytes, found.disk_bytes_max))?;
-    out::line(format_args!("openings             {}", found.openings))?;
+    out::line(format_args!("openings             {}", found.memory.openings))?;
     let Snapshots { snapshot, snapshot_chunks: chunks, proven_snapshot } = found.snapshots;
     let snapshot = match snapshot {
+        0 if chunks > 0 => format!("height 0, {chunks} chunks: the state that the cluster began with"),
         0 => "none: the state is the one of the log".to_owned(),
         height if height == proven_snapshot => {
             format!("height {height}, {chunks} chunks, with the signatures of a quorum")
@@ -155,7 +174,16 @@ fn print(found: &Inspection) -> Result<(), Failure> {
     out::line(format_args!("state                height {executed}, digest {}", found.state_digest))?;
     out::line(format_args!("stable checkpoint    height {}", found.stable))?;
     out::line(format_args!("blocks above it      {}", found.blocks))?;
-    out::line(format_args!("promises             {} statements, {} records", found.promises, found.records))?;
+    out::line(format_args!(
+        "promises             {} statements, {} records",
+        found.memory.promises, found.memory.records
+    ))?;
+    if found.memory.amnesiac {
+        out::line(
+            "amnesiac: the replica has lost an earlier disk. It makes no statement until its peers have shown it all that binds \
+             it, and counts among the f faulty replicas until then.",
+        )?;
+    }
     match &found.missing_state {
         Some(why) => out::line(format_args!(
             "promises undamaged, state lost: {why}. Start the node: it receives a state from its peers, keeps its promises, \

@@ -5,6 +5,7 @@ pub mod backup;
 pub mod call;
 mod client;
 mod delta;
+mod diff;
 mod escape;
 mod input;
 pub mod inspect;

@@ -156,11 +156,14 @@ fn amnesia_line(id: u64, replica: &Value) -> Option<String> {
     let (shown, needed) = (number("shown").unwrap_or(0), number("needed").unwrap_or(0));
     Some(match (number("stable"), number("view")) {
         (Some(stable), Some(view)) => {
-            let stable = match stable {
-                0 => String::new(),
-                height => format!("a stable checkpoint of height {height}, and "),
-            };
-            format!("replica {id} is amnesiac: it waits for {stable}{needed} others in views from {view} on")
+            let stable = (stable > 0).then(|| format!("a stable checkpoint of height {stable}"));
+            let views = (view > 0).then(|| format!("{needed} others in views from {view} on"));
+            let waits: Vec<String> = stable.into_iter().chain(views).collect();
+            if waits.is_empty() {
+                format!("replica {id} is amnesiac: it has all that it waits for, and comes back")
+            } else {
+                format!("replica {id} is amnesiac: it waits for {}", waits.join(", and "))
+            }
         }
         _ => format!("replica {id} is amnesiac: {shown} of {needed} others have shown it all they know"),
     })
@@ -372,6 +375,9 @@ mod tests {
         assert_eq!(line, "replica 2 is amnesiac: 1 of 3 others have shown it all they know");
         replica["amnesia"] = json!({"shown": 3, "needed": 3, "stable": 512, "view": 4});
         let line = "replica 2 is amnesiac: it waits for a stable checkpoint of height 512, and 3 others in views from 4 on";
+        assert_eq!(amnesia_line(2, &replica).unwrap(), line);
+        replica["amnesia"]["view"] = 0.into();
+        let line = "replica 2 is amnesiac: it waits for a stable checkpoint of height 512";
         assert_eq!(amnesia_line(2, &replica).unwrap(), line);
     }
 

@@ -33,7 +33,7 @@ use links::Links;
 use log_lines::LogLine;
 use quarantine::Quarantine;
 use quorate_consensus::{Alarm, LinkEvent};
-use quorate_host::{Host, HostFault, HostSetup, Outgoing as _, TurnEnd, TurnWork};
+use quorate_host::{DivergedState, Host, HostFault, HostSetup, Outgoing as _, TurnEnd, TurnWork};
 use quorate_net::link::Identity;
 use quorate_net::reactor::{
     ConnId as NetConn, Event, NetConfig, NetFault, PeerConfig, Reactor, Security, Who,
@@ -249,6 +249,13 @@ impl Node {
             };
         }
         Ok(RunEnd::Stopped)
+    }
+
+    /// Returns a state that was dropped because a quorum has signed another one, once, and the bytes for which
+    /// `disk_bytes_max` has room.
+    pub fn take_diverged(&mut self) -> Option<(DivergedState, u64)> {
+        let room = self.host.store().snapshot_room();
+        self.host.take_diverged().map(|wrong| (wrong, room))
     }
 
     /// Closes the node, and returns its disk and its folder for the next opening.

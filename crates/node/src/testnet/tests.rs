@@ -52,7 +52,7 @@ fn values(default: &toml::Value) -> Vec<String> {
 
 /// Returns the fields that `--set` accepts for a protocol, each with values to try.
 fn all(entry: &'static Entry) -> Vec<(String, Vec<String>)> {
-    let draft = ClusterDraft::new(&plan(entry, &[])).unwrap();
+    let draft = ClusterDraft::new(&plan(entry, &[]), None).unwrap();
     let tables = [draft.applied.cluster.to_toml(), ClusterDraft::node_text(&draft)];
     let mut all = Vec::new();
     for table in &tables {
@@ -120,7 +120,7 @@ fn every_cluster_of_a_protocol_starts(entry: &'static Entry, seed: u64) {
     }
     let (mut made, mut refused) = (0, 0);
     for set in tries {
-        match ClusterDraft::new(&plan(entry, &set)) {
+        match ClusterDraft::new(&plan(entry, &set), None) {
             Ok(draft) => {
                 let started = node_starts(&draft, folder.path());
                 assert!(started.is_ok(), "{name} with {set:?} is made and does not start: {started:?}");
@@ -187,7 +187,7 @@ fn conflicting_addresses_are_refused() {
         let mut plan = plan(entry, &[]);
         plan.addresses[1] =
             ReplicaAddresses { peers: peers.parse().unwrap(), clients: clients.parse().unwrap() };
-        let failure = ClusterDraft::new(&plan).err().unwrap();
+        let failure = ClusterDraft::new(&plan, None).err().unwrap();
         assert!(failure.to_string().starts_with(said), "{failure}");
     }
 }

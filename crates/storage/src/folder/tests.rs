@@ -52,10 +52,10 @@ fn unknown_version_and_damaged_format_file_are_refused() {
     let folder = formatted();
     let file = folder.path().join(FORMAT_FILE);
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("format = 1", "format = 2")).unwrap();
+    fs::write(&file, text.replace("format = 2", "format = 3")).unwrap();
     let refused = open(folder.path(), &identity());
     assert!(matches!(refused, Err(FolderError::UnknownVersion { found: 2, .. })), "{refused:?}");
-    for damaged in ["", "format = 1\n", "format = one\n", "\u{0}\u{0}"] {
+    for damaged in ["", "format = 2\n", "format = one\n", "\u{0}\u{0}"] {
         fs::write(&file, damaged).unwrap();
         let refused = open(folder.path(), &identity());
         assert!(matches!(refused, Err(FolderError::Malformed { .. })), "{damaged:?}: {refused:?}");
