@@ -103,6 +103,7 @@ impl Protocol for Chorus {
         rotates_leaders: false,
         first_view: View::ZERO,
         shared_params: &[],
+        repeatable: &[],
     };
     type Message = Vote;
     type Record = Vote;

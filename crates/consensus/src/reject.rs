@@ -75,6 +75,17 @@ pub enum Alarm {
         /// Height of the state.
         height: Height,
     },
+    /// A peer has shown a statement that this replica has signed and that its log lacks: its disk is older than its
+    /// statements, or a second machine uses its key. The replica stops before it contradicts itself (DESIGN 9).
+    #[error(
+        "this replica has signed a statement in view {view} at height {height} that its log does not have: its disk was replaced by an older one, or a second machine uses its key"
+    )]
+    RolledBack {
+        /// View of the statement.
+        view: View,
+        /// Height of the statement.
+        height: Height,
+    },
     /// A message came later than the assumed bound on delays allows. Steps that rest on the bound were not taken, so the
     /// replica goes on.
     #[error("the bound on delays does not hold in view {view}: {why}{}", of_peer(*peer))]
@@ -103,7 +114,7 @@ impl Alarm {
     #[must_use]
     pub const fn stops(self) -> bool {
         match self {
-            Self::SafetyBroken { .. } | Self::StateDiverged { .. } => true,
+            Self::SafetyBroken { .. } | Self::StateDiverged { .. } | Self::RolledBack { .. } => true,
             Self::SynchronyDoubt { .. } | Self::NearMiss { .. } => false,
         }
     }

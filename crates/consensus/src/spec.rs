@@ -1,6 +1,6 @@
 //! Properties of a protocol.
 
-use quorate_types::{ProtocolId, View, quorum};
+use quorate_types::{Kind, ProtocolId, View, quorum};
 use std::fmt;
 use std::time::Duration;
 
@@ -48,6 +48,9 @@ pub struct Spec {
     pub first_view: View,
     /// Parameters that must be equal everywhere and are therefore in genesis.
     pub shared_params: &'static [&'static str],
+    /// The kinds of statements that a replica may sign again with another subject ([`crate::Message::once`] is false). They
+    /// promise nothing, and the guard does not know them.
+    pub repeatable: &'static [Kind],
 }
 
 impl Spec {

@@ -148,6 +148,11 @@ impl Host {
         self.transfer.status()
     }
 
+    /// See [`Intake::ignore_own_statements`].
+    pub fn ignore_own_statements(&mut self) {
+        self.intake.ignore_own_statements();
+    }
+
     /// Notes, durably, that the own states from this height on are wrong: after [`quorate_consensus::Alarm::StateDiverged`].
     /// The next opening has no state, and receives one from peers.
     ///

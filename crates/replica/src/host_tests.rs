@@ -100,6 +100,7 @@ impl Protocol for Still {
         rotates_leaders: false,
         first_view: View::ZERO,
         shared_params: &[],
+        repeatable: &[],
     };
     type Message = Order;
     type Timer = ();

@@ -8,7 +8,7 @@ use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FRAME_CONSENSUS_BYTES_MAX};
 use quorate_types::{
     BlockId, BodyLimits, Bundle, BundleDigest, BundleNo, ClientId, Digest, Executed, ExecutedBundle,
-    FullBlock, Height, Mark, Payload, PublicKey, ReplicaId, ReplicaSet, SessionId, Signature,
+    FullBlock, Height, Mark, Payload, PublicKey, ReplicaId, ReplicaSet, SessionId, Signature, Statement,
 };
 use std::sync::Arc;
 
@@ -82,6 +82,8 @@ pub enum Input {
     Disconnected(ConnId),
     /// A peer waits for a checkpoint: heights up to this one are wanted, although no client waits.
     WantHeights(Height),
+    /// A peer has shown this statement with a signature of this replica. The signature holds.
+    OwnStatement(Statement),
 }
 
 impl Input {
@@ -121,6 +123,7 @@ impl Input {
             Self::AskOrder { conn, client, bundle } => put_tagged(out, 14, &[&conn.0, client, bundle]),
             Self::Disconnected(conn) => put_tagged(out, 15, &[&conn.0]),
             Self::WantHeights(until) => put_tagged(out, 16, &[until]),
+            Self::OwnStatement(statement) => put_tagged(out, 17, &[statement]),
         }
     }
 
@@ -167,6 +170,7 @@ impl Input {
             },
             15 => Self::Disconnected(ConnId(r.u64()?)),
             16 => Self::WantHeights(Height::decode(r)?),
+            17 => Self::OwnStatement(Statement::decode(r)?),
             _ => return Err(DecodeError::Tag("input")),
         };
         reader.finish()?;

@@ -40,6 +40,8 @@ use std::sync::Arc;
 /// See the module.
 pub struct Intake {
     entry: Entry,
+    /// This replica; `None` if it does not compare its statements with its log.
+    me: Option<ReplicaId>,
     committee: Arc<Committee>,
     genesis: Arc<Genesis>,
     domain: Domain,
@@ -79,6 +81,7 @@ impl Intake {
         let keys = CommitteeKeys::new(scheme, &committee).ok().map(Arc::new);
         Self {
             entry: *entry,
+            me: Some(setup.me),
             domain: committee.domain(),
             checkpoint_quorum: (entry.spec.checkpoint_quorum)(committee.n(), committee.f),
             messages: MessageChecks::new(keys, committee.n()),
@@ -90,6 +93,12 @@ impl Intake {
             refused: Vec::new(),
             ledger: Ledger::default(),
         }
+    }
+
+    /// Stops comparing shown statements of this replica with its log. A simulated liar does not stop when it contradicts
+    /// itself.
+    pub fn ignore_own_statements(&mut self) {
+        self.me = None;
     }
 
     /// Returns the cost of its work so far.
@@ -202,7 +211,7 @@ impl Intake {
         (auth, signature): (Auth, Option<Signature>),
         claims: Vec<Claim>,
     ) {
-        let (mut checks, mut certificates) = (Vec::new(), Vec::new());
+        let (mut checks, mut certificates, mut own) = (Vec::new(), Vec::new(), Vec::new());
         // A direct frame must be signed by the peer of the link.
         if let (Auth::Signed(statement), Some(signature)) = (auth, signature) {
             checks.push((from, statement_preimage(&self.domain, &statement), signature));
@@ -210,6 +219,7 @@ impl Intake {
         for claim in claims {
             match claim {
                 Claim::Signature { by, statement, signature } => {
+                    own.extend(Some(statement).filter(|_| Some(by) == self.me));
                     checks.push((by, statement_preimage(&self.domain, &statement), signature));
                 }
                 Claim::Certificate(certificate) => {
@@ -223,12 +233,22 @@ impl Intake {
                     for (by, signature) in certificate.signers.iter().zip(signatures) {
                         checks.push((by, preimage, *signature));
                     }
+                    let signers = &certificate.signers;
+                    own.extend(self.me.filter(|me| signers.contains(*me)).map(|_| certificate.statement));
                     certificates.push(digest);
                 }
             }
         }
         let cost = shares::cost(bytes, checks.len());
-        self.messages.queues.push(WaitingMessage { from, cost, message, signature, checks, certificates });
+        self.messages.queues.push(WaitingMessage {
+            from,
+            cost,
+            message,
+            signature,
+            checks,
+            certificates,
+            own,
+        });
     }
 
     fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), (Kind, &'static str)> {

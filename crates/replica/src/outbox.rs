@@ -193,6 +193,13 @@ impl Outbox {
         }
     }
 
+    /// Whether the log lacks a statement that this replica has signed. Slots below the floors are no longer known.
+    pub(crate) fn lacks(&self, statement: &Statement) -> bool {
+        let slot = statement.slot();
+        let is_dead = self.floors.is_dead(&slot) || self.forgotten.is_dead(&slot);
+        !is_dead && self.guard.get(&slot) != Some(&statement.subject)
+    }
+
     /// Reserves slots: none of this kind in this view or below is filled after a restart.
     pub(crate) fn reserve(&mut self, kind: Kind, view: View, out: &mut VecDeque<Output>) {
         let floor = view.next();

@@ -315,6 +315,7 @@ fn encode_alarm(alarm: Alarm, out: &mut Vec<u8>) {
             put_bytes(out, why.as_bytes());
         }
         Alarm::NearMiss { view, leader } => put_tagged(out, 3, &[&view, &leader]),
+        Alarm::RolledBack { view, height } => put_tagged(out, 4, &[&view, &height]),
     }
 }
 
@@ -328,6 +329,7 @@ fn decode_alarm(names: &mut NameInterner, r: &mut Reader<'_>) -> Result<Alarm, D
         1 => Alarm::StateDiverged { height: Height::decode(r)? },
         2 => Alarm::SynchronyDoubt { view: View::decode(r)?, peer: Option::decode(r)?, why: names.read(r)? },
         3 => Alarm::NearMiss { view: View::decode(r)?, leader: ReplicaId::decode(r)? },
+        4 => Alarm::RolledBack { view: View::decode(r)?, height: Height::decode(r)? },
         _ => return Err(DecodeError::Tag("alarm")),
     })
 }

@@ -105,6 +105,7 @@ impl Replica {
             Input::Unchecked(peers) => self.services.bodies.unchecked = peers,
             Input::AskOrder { conn, client, bundle } => self.on_ask_order(conn, client, bundle),
             Input::Disconnected(conn) => self.orders.disconnect(conn),
+            Input::OwnStatement(statement) => self.on_own_statement(&statement),
             Input::WantHeights(until) => {
                 self.services.wanted.want(until, self.sequencer.contiguous());
                 self.running.pending_changed = true;

@@ -12,7 +12,9 @@ use quorate_consensus::{
 };
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};
-use quorate_types::{BlockId, Bundle, Digest, Height, LogEntry, Mark, ReplicaId, Signature, View};
+use quorate_types::{
+    BlockId, Bundle, Digest, Height, Kind, LogEntry, Mark, ReplicaId, Signature, Statement, View,
+};
 use std::sync::Arc;
 
 impl Replica {
@@ -122,6 +124,13 @@ impl Replica {
             Effect::Reserve(kind, view) => self.outbox.reserve(kind, view, &mut self.out),
             Effect::Withdraw(kind, view) => self.outbox.withdraw(kind, view),
             Effect::Send { to, hold, message } => {
+                // Another statement is a promise that the guard must know. Only a bug of the protocol breaks the rule.
+                assert!(
+                    message.once()
+                        || message.auth().statement().is_none_or(|said| self.is_repeatable(said.kind)),
+                    "{:?} may be sent again, but the protocol does not list its statement",
+                    message.kind()
+                );
                 if let Err(Unsent::Contradiction(slot, _)) =
                     self.outbox.send(self.now, to, hold, message, &mut self.out)
                 {
@@ -157,7 +166,9 @@ impl Replica {
     /// Raises an alarm of the protocol.
     fn raise(&mut self, alarm: Alarm) {
         match alarm {
-            Alarm::SafetyBroken { .. } | Alarm::StateDiverged { .. } => self.stop(alarm),
+            Alarm::SafetyBroken { .. } | Alarm::StateDiverged { .. } | Alarm::RolledBack { .. } => {
+                self.stop(alarm)
+            }
             Alarm::SynchronyDoubt { view, why, .. } => {
                 self.alarms.last_doubt = Some(alarm);
                 self.alarms.doubts = self.alarms.doubts.saturating_add(1);
@@ -306,6 +317,19 @@ impl Replica {
         if self.checkpoints.take_durable_proof(&self.outbox) {
             self.install_checkpoint();
         }
+    }
+
+    /// Compares a statement that this replica has signed with its log (DESIGN 9, roll-back). One signature is enough: nobody
+    /// else can make it. A replica that has lost its disk has forgotten its statements, and makes none.
+    pub(crate) fn on_own_statement(&mut self, statement: &Statement) {
+        let is_promise = !self.is_repeatable(statement.kind);
+        if self.amnesia.is_none() && is_promise && self.outbox.lacks(statement) {
+            self.stop(Alarm::RolledBack { view: statement.view, height: statement.height });
+        }
+    }
+
+    fn is_repeatable(&self, kind: Kind) -> bool {
+        self.entry.spec.repeatable.contains(&kind)
     }
 
     pub(crate) fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: Digest) {

@@ -235,7 +235,10 @@ impl ReplicaSlot {
             replay_check: replay_check.as_ref(),
             clock: None,
         };
-        let host = Host::open(setup, Box::new(disk), &mut sink)?;
+        let mut host = Host::open(setup, Box::new(disk), &mut sink)?;
+        if matches!(self.role, Role::Byzantine(_)) {
+            host.ignore_own_statements();
+        }
         let executed = host.executor().execution().height();
         self.running = Some(Box::new(Running {
             host,

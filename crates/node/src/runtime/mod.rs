@@ -242,6 +242,14 @@ impl Node {
                     self.host.distrust(height)?;
                     return Ok(RunEnd::Reopen);
                 }
+                Err(NodeFault::Host(HostFault::Stopped(alarm @ Alarm::RolledBack { .. })))
+                    if self.quarantine.is_durable() =>
+                {
+                    self.log_alarms();
+                    // The next opening reads the reason from the folder. It serves the status, and sends nothing.
+                    self.quarantine.exclude(alarm.to_string())?;
+                    return Ok(RunEnd::Reopen);
+                }
                 Err(fault) => {
                     self.log_alarms();
                     return Err(fault);

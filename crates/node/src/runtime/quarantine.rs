@@ -57,11 +57,22 @@ impl Quarantine {
              place, or a second machine uses its key",
             ids.join(", ")
         );
+        self.exclude(reason)?;
+        Ok(true)
+    }
+
+    /// Whether an exclusion holds at later openings.
+    pub(super) fn is_durable(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// Excludes this replica, also at all later openings of its folder.
+    pub(super) fn exclude(&mut self, reason: String) -> Result<(), FolderError> {
         if let Some(folder) = &self.folder {
             folder.refuse(&reason)?;
         }
         self.reason = Some(reason);
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -126,5 +126,6 @@ pub(super) const fn spec(name: ProtocolId, summary: &'static str) -> Spec {
         rotates_leaders: true,
         first_view: chain::FIRST_VIEW,
         shared_params: super::params::SHARED,
+        repeatable: &[super::TIMEOUT, super::hotstuff::COMPLAIN],
     }
 }

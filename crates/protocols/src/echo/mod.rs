@@ -130,6 +130,7 @@ impl Protocol for Echo {
         rotates_leaders: false,
         first_view: View::ZERO,
         shared_params: &[],
+        repeatable: &[],
     };
     type Message = EchoMessage;
     type Timer = Timer;

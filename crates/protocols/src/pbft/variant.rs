@@ -4,7 +4,7 @@
 
 use super::certificates::{certified_bytes, check_certified, claim_certified};
 use super::certified::CERTIFIED_MAX;
-use super::kinds::{COMMIT, PRE_PREPARE, PREPARE};
+use super::kinds::{COMMIT, PRE_PREPARE, PREPARE, SUSPECT};
 use super::message::PbftMessage;
 use super::params::PbftParams;
 use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
@@ -59,6 +59,7 @@ const SPEC: Spec = Spec {
     rotates_leaders: false,
     first_view: View::ZERO,
     shared_params: &[],
+    repeatable: &[SUSPECT],
 };
 
 /// Checks that a NEW-VIEW with a view change of each replica fits into a frame. `bytes` is the size of a view change for each

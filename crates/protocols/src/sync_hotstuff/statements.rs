@@ -44,6 +44,7 @@ pub(super) const SPEC: Spec = Spec {
     rotates_leaders: false,
     first_view: FIRST_VIEW,
     shared_params: SynchronyParams::SHARED,
+    repeatable: &[BLAME],
 };
 
 /// Returns the leader of a view.

@@ -1,5 +1,6 @@
 //! Message kinds, authors of rounds, and properties of both protocols.
 
+use quorate_consensus::parts::blames::BLAME;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Model, Spec};
 use quorate_types::{Committee, Kind, ProtocolId, ReplicaId, View, quorum};
@@ -38,6 +39,7 @@ pub(super) const SPEC: Spec = Spec {
     rotates_leaders: true,
     first_view: FIRST_ROUND,
     shared_params: SynchronyParams::SHARED,
+    repeatable: &[BLAME],
 };
 
 /// Returns the author of a round: `L(r) = (r - 1) mod n`.

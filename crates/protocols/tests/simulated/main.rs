@@ -42,6 +42,7 @@ mod opt_scenarios;
 mod opt_schedules;
 mod oracles;
 mod replay;
+mod roll_back;
 mod rotating;
 mod rotating_scenarios;
 mod scripts;

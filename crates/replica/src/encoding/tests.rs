@@ -62,6 +62,7 @@ fn entry() -> Entry {
             rotates_leaders: false,
             first_view: View::ZERO,
             shared_params: &[],
+            repeatable: &[],
         },
         open: |_, _, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
         decode: |reader| Ok(Box::new(Word::decode(reader)?)),
@@ -376,6 +377,7 @@ impl Each for Alarm {
         1 => Self::StateDiverged { .. } => Self::StateDiverged { height: d.height() },
         2 => Self::SynchronyDoubt { .. } => Self::SynchronyDoubt { view: d.view(), peer: d.option(Draw::replica), why: d.name() },
         3 => Self::NearMiss { .. } => Self::NearMiss { view: d.view(), leader: d.replica() },
+        4 => Self::RolledBack { .. } => Self::RolledBack { view: d.view(), height: d.height() },
     }
 }
 
@@ -424,6 +426,7 @@ impl Each for Input {
         13 => Self::AskOrder { .. } => Self::AskOrder { conn: ConnId(d.u64()), client: d.client(), bundle: BundleDigest(d.digest()) },
         14 => Self::Disconnected(_) => Self::Disconnected(ConnId(d.u64())),
         15 => Self::WantHeights(_) => Self::WantHeights(d.height()),
+        16 => Self::OwnStatement(_) => Self::OwnStatement(d.statement()),
     }
 }
 
@@ -530,6 +533,7 @@ fn same(a: &Input, b: &Input) -> bool {
         ) => conn == other && client == theirs && bundle == others,
         (Input::Disconnected(a), Input::Disconnected(b)) => a == b,
         (Input::WantHeights(a), Input::WantHeights(b)) => a == b,
+        (Input::OwnStatement(a), Input::OwnStatement(b)) => a == b,
         _ => false,
     }
 }

@@ -69,7 +69,7 @@ impl MessageChecks {
         let mut verdicts = self.verdicts(checks, ledger).into_iter();
         let mut passed = Vec::with_capacity(taken.len());
         for (_, waiting) in taken.drain(..) {
-            let WaitingMessage { from, message, signature, checks, certificates, .. } = waiting;
+            let WaitingMessage { from, message, signature, checks, certificates, own, .. } = waiting;
             // Take every verdict of this message: otherwise the next message would be judged by the rest.
             let mut good = true;
             for holds in verdicts.by_ref().take(checks.len()) {
@@ -77,6 +77,8 @@ impl MessageChecks {
             }
             if good {
                 self.remember(certificates);
+                // A replica whose log lacks one of them stops before it handles the message.
+                inputs.extend(own.into_iter().map(Input::OwnStatement));
                 let seal = Seal { by: from, signature };
                 passed.push(Input::Peer(Checked { link: from, seal, message }));
             } else {

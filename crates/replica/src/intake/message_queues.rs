@@ -5,7 +5,7 @@
 
 use super::shares::{QueuedCost, RunShares};
 use crate::input::CheckedMessage;
-use quorate_types::{Digest, ReplicaId, Signature};
+use quorate_types::{Digest, ReplicaId, Signature, Statement};
 use std::collections::{BTreeMap, VecDeque};
 
 pub(super) struct WaitingMessage {
@@ -18,6 +18,8 @@ pub(super) struct WaitingMessage {
     pub(super) checks: Vec<(ReplicaId, [u8; 32], Signature)>,
     /// Certificates that hold if all checks do.
     pub(super) certificates: Vec<Digest>,
+    /// Statements of this replica that the message shows, if all checks hold.
+    pub(super) own: Vec<Statement>,
 }
 
 /// A message with its number among those of all replicas, in order of arrival.
