@@ -84,8 +84,11 @@ pub(crate) fn serve_on_its_disk(node: PreparedNode, stop: &StopRequest) -> Resul
             let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
             serve(node, Box::new(disk), "memory".to_owned(), stop)
         }
-        Durability::Fsync => on_files(node, quorate_storage::Durability::Fsync, stop),
-        Durability::Os => on_files(node, quorate_storage::Durability::Os, stop),
+        Durability::Fsync | Durability::Os => {
+            let disk = open_files(&node.config, &node.folder)?;
+            let mode = disk.mode().to_string();
+            serve(node, Box::new(disk), mode, stop)
+        }
     }
 }
 
@@ -108,15 +111,13 @@ fn listen_problem(error: &NetFault) -> String {
     format!("{error}; {advice}")
 }
 
-fn on_files(
-    node: PreparedNode,
-    durability: quorate_storage::Durability,
-    stop: &StopRequest,
-) -> Result<(), Failure> {
-    let disk = FileDiskConfig { durability, salt: node.folder.salt(), ..FileDiskConfig::default() };
-    let disk = FileDisk::open(node.folder.path(), disk).map_err(Failure::run)?;
-    let mode = disk.mode().to_string();
-    serve(node, Box::new(disk), mode, stop)
+fn open_files(config: &NodeConfig, folder: &FolderGuard) -> Result<FileDisk, Failure> {
+    let durability = match config.durability {
+        Durability::Os => quorate_storage::Durability::Os,
+        Durability::Fsync | Durability::None => quorate_storage::Durability::Fsync,
+    };
+    let disk = FileDiskConfig { durability, salt: folder.salt(), ..FileDiskConfig::default() };
+    FileDisk::open(folder.path(), disk).map_err(Failure::run)
 }
 
 fn serve(
@@ -158,15 +159,28 @@ fn serve(
         keep_evidence(&config, &mut node);
         match end {
             Ok(RunEnd::Reopen) => parts = node.close(),
-            Ok(RunEnd::Stopped) => {
-                // No work is left: a promise is durable before it is sent.
-                tracing::info!("{}", node.summary());
-                tracing::info!("stopped on {}", stop.signal().unwrap_or("a signal"));
-                return Ok(());
+            Ok(RunEnd::DiskFull) => {
+                let has_room = node.wait_for_room(&mut || stop.signal().is_some());
+                if !has_room.map_err(|fault| failure(&config, &fault))? {
+                    return report_stop(&node, stop);
+                }
+                // The disk is in an unknown state after its failure, so its files are opened anew.
+                let (disk, folder) = node.close();
+                drop(disk);
+                let folder = folder.ok_or_else(|| Failure::run("the data folder is gone"))?;
+                parts = (Box::new(open_files(&config, &folder)?), Some(folder));
             }
+            Ok(RunEnd::Stopped) => return report_stop(&node, stop),
             Err(fault) => return Err(failure(&config, &fault)),
         }
     }
+}
+
+/// Logs the counters of a node that ends. No work is left: a promise is durable before it is sent.
+fn report_stop(node: &Node, stop: &StopRequest) -> Result<(), Failure> {
+    tracing::info!("{}", node.summary());
+    tracing::info!("stopped on {}", stop.signal().unwrap_or("a signal"));
+    Ok(())
 }
 
 /// Keeps a state that the node has dropped, because a quorum has signed another one.

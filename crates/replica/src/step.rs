@@ -167,7 +167,7 @@ impl Replica {
     fn raise(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::SafetyBroken { .. } | Alarm::StateDiverged { .. } | Alarm::RolledBack { .. } => {
-                self.stop(alarm)
+                self.stop(alarm);
             }
             Alarm::SynchronyDoubt { view, why, .. } => {
                 self.alarms.last_doubt = Some(alarm);

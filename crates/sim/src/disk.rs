@@ -125,6 +125,8 @@ pub(crate) struct DiskWatch {
     pub(crate) syncs: u64,
     pub(crate) writes: u64,
     pub(crate) trouble: DiskTrouble,
+    /// The number of segments and writes to snapshot files until the disk is full; `None` if it is never full.
+    pub(crate) room: Option<u64>,
     /// Whether execution is slow.
     pub(crate) is_slow: bool,
     /// Whether the next write goes to a wrong place.
@@ -193,6 +195,22 @@ impl DiskWatch {
             DiskTrouble::Full => Fault::Full { doing },
             _ => Fault::Io { doing, error: "made to fail".to_owned() },
         })
+    }
+
+    /// Takes a unit of free space. The disk is full when none is left.
+    fn take_space(&mut self, doing: &'static str) -> Result<(), Fault> {
+        self.fails(DiskTrouble::Full, doing)?;
+        match &mut self.room {
+            None => Ok(()),
+            Some(0) => {
+                self.count_fault(Named::FullDisk);
+                Err(Fault::Full { doing })
+            }
+            Some(room) => {
+                *room = room.saturating_sub(1);
+                Ok(())
+            }
+        }
     }
 
     /// Spends time; `slowed` is the fault that slows the work now, and its factor.
@@ -417,6 +435,10 @@ impl SimDisk {
         self.shared.inside().watch.fails(trouble, doing)
     }
 
+    fn take_space(&self, doing: &'static str) -> Result<(), Fault> {
+        self.shared.inside().watch.take_space(doing)
+    }
+
     /// Returns the place that a write goes to.
     fn aim(&mut self, slot: u32, offset: u32, length: usize) -> (u32, u32) {
         let Inside { watch, disk, .. } = &mut *self.shared.inside();
@@ -451,7 +473,7 @@ impl Disk for SimDisk {
     }
 
     fn grow(&mut self) -> Result<u32, Fault> {
-        self.fails(DiskTrouble::Full, "adding a segment to the log")?;
+        self.take_space("adding a segment to the log")?;
         self.change(MemDisk::grow)
     }
 
@@ -501,7 +523,7 @@ impl Disk for SimDisk {
     }
 
     fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        self.fails(DiskTrouble::Full, "writing a snapshot file")?;
+        self.take_space("writing a snapshot file")?;
         self.change(|disk| disk.blob_append(bytes))
     }
 

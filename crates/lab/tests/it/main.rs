@@ -19,6 +19,7 @@ mod configuration;
 mod exam;
 mod floors;
 mod folders;
+mod full_disk;
 mod hostile;
 mod inspect;
 mod judged;

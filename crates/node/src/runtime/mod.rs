@@ -12,6 +12,7 @@ mod block_times;
 mod clients;
 mod clock;
 mod descriptors;
+mod full_disk;
 mod links;
 mod log_lines;
 mod quarantine;
@@ -41,7 +42,7 @@ use quorate_net::reactor::{
 use quorate_net::{Direction, Refusal};
 use quorate_replica::ConnId;
 use quorate_storage::folder::{FolderError, FolderGuard};
-use quorate_storage::{Disk, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
+use quorate_storage::{Disk, Fault, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
 use quorate_types::{BundleDigest, ClientId, ClusterId, ReplicaId, Time};
@@ -126,6 +127,8 @@ pub enum RunEnd {
     Stopped,
     /// The state on the disk is another one: the replica must be opened on it.
     Reopen,
+    /// The disk is full: the replica must be opened again when there is room ([`Node::wait_for_room`]).
+    DiskFull,
 }
 
 /// One replica on this machine.
@@ -145,6 +148,8 @@ pub struct Node {
     alarms: Alarms,
     progress: status::ExecutionProgress,
     transfer_lines: TransferLines,
+    /// The alarm of a full disk.
+    full_disk: Option<String>,
 }
 
 impl Node {
@@ -195,6 +200,7 @@ impl Node {
             alarms: Alarms::new(me),
             progress: status::ExecutionProgress::default(),
             transfer_lines: TransferLines::default(),
+            full_disk: None,
         };
         let mut wire = NodeOutput {
             net: &mut node.net,
@@ -249,6 +255,12 @@ impl Node {
                     // The next opening reads the reason from the folder. It serves the status, and sends nothing.
                     self.quarantine.exclude(alarm.to_string())?;
                     return Ok(RunEnd::Reopen);
+                }
+                Err(NodeFault::Host(HostFault::Storage(Fault::Full { doing })))
+                    if self.quarantine.is_durable() =>
+                {
+                    self.note_full_disk(doing);
+                    return Ok(RunEnd::DiskFull);
                 }
                 Err(fault) => {
                     self.log_alarms();

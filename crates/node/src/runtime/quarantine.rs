@@ -8,6 +8,7 @@
 use quorate_net::Refusal;
 use quorate_storage::folder::{FolderError, FolderGuard};
 use quorate_types::{Incarnation, ReplicaId, ReplicaSet};
+use std::path::Path;
 
 /// Whether this replica is excluded, and the evidence so far.
 #[derive(Debug)]
@@ -59,6 +60,11 @@ impl Quarantine {
         );
         self.exclude(reason)?;
         Ok(true)
+    }
+
+    /// Returns the data folder; `None` if no data outlives the process.
+    pub(super) fn folder_path(&self) -> Option<&Path> {
+        self.folder.as_ref().map(FolderGuard::path)
     }
 
     /// Whether an exclusion holds at later openings.

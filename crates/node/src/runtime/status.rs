@@ -115,6 +115,7 @@ impl Node {
         let excluded = self.quarantine.reason();
         let progress = self.progress.is_made()
             && excluded.is_none()
+            && self.full_disk.is_none()
             && !matches!(
                 replica.state,
                 ReplicaState::Stopped
@@ -139,7 +140,7 @@ impl Node {
             .map(|alarm| alarm.map(|alarm| alarm.to_string()));
         json!({
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
-            "state": replica.state.name(), "alarm": stopped.or(excluded.map(quarantine::alarm)),
+            "state": replica.state.name(), "alarm": stopped.or(excluded.map(quarantine::alarm)).or(self.full_disk.clone()),
             "alarms": self.alarms.list(now),
             // `null` unless the replica has lost its disk and is not back.
             "amnesia": replica.amnesia.as_ref().map(amnesia_json),

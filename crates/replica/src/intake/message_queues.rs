@@ -145,6 +145,7 @@ mod tests {
             signature: None,
             checks: Vec::new(),
             certificates: Vec::new(),
+            own: Vec::new(),
         }
     }
 

@@ -69,7 +69,15 @@ fn wait_with(
     checks: Vec<(ReplicaId, [u8; 32], Signature)>,
 ) {
     let (cost, message) = (shares::cost(0, cost), CheckedMessage::Host(HostMessage::AskProof));
-    let waiting = WaitingMessage { from, cost, message, signature: None, checks, certificates: Vec::new() };
+    let waiting = WaitingMessage {
+        from,
+        cost,
+        message,
+        signature: None,
+        checks,
+        certificates: Vec::new(),
+        own: Vec::new(),
+    };
     intake.messages.queues.push(waiting);
 }
 

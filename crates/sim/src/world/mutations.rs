@@ -3,6 +3,7 @@
 use super::World;
 use crate::disk::DiskFlaw;
 use crate::instrumented_store::StoreFlaw;
+use crate::replica_slot::Damage;
 use quorate_history::OpId;
 use quorate_storage::MemDisk;
 use quorate_types::ReplicaId;
@@ -35,6 +36,14 @@ impl World {
     /// Makes clients count each reply twice.
     pub(crate) fn make_clients_credulous(&mut self) {
         self.mutations.clients_are_credulous = true;
+    }
+
+    /// Lets a replica's disk take this number of segments and writes to snapshot files until it is full. `None` gives it room.
+    pub fn limit_disk(&mut self, id: ReplicaId, room: Option<u64>) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.machine.disk.watch(|watch| watch.room = room);
+            slot.machine.damage = if room.is_some() { Damage::DiskTrouble } else { Damage::None };
+        }
     }
 
     /// Replaces a stopped replica's disk by an older image.
