@@ -10,6 +10,7 @@
 )]
 
 mod amnesia;
+mod amnesia_steps;
 mod apollo;
 mod apollo_flaws;
 mod apollo_run;
