@@ -76,6 +76,15 @@ struct Shown {
     window: u64,
 }
 
+impl Shown {
+    fn of(world: &World) -> Self {
+        let sound = || world.replicas().filter(|id| *id != LOST).filter_map(|id| world.status(id));
+        let view = sound().map(|status| status.view).max().unwrap();
+        let stable = sound().map(|status| status.stable).max().unwrap();
+        Self { view, stable, window: world.settings().window }
+    }
+}
+
 /// Wipes the replica and lets it come back. Returns its first statement that `forbids`, and the world.
 fn comes_back_after_a_wipe(
     entry: &Entry,
@@ -83,10 +92,7 @@ fn comes_back_after_a_wipe(
     forbids: fn(&Statement, Shown) -> bool,
 ) -> (Option<Statement>, World) {
     let mut world = world_with(entry, 31, others);
-    let sound = || world.replicas().filter(|id| *id != LOST).filter_map(|id| world.status(id));
-    let view = sound().map(|status| status.view).max().unwrap();
-    let stable = sound().map(|status| status.stable).max().unwrap();
-    let shown = Shown { view, stable, window: world.settings().window };
+    let shown = Shown::of(&world);
     world.wipe(LOST);
     let statements = watch(&mut world);
     world.start(LOST).unwrap();
@@ -111,6 +117,15 @@ fn is_too_early_in_pbft(statement: &Statement, shown: Shown) -> bool {
 /// `hotstuff` §17: silent in every view up to the one after V.
 fn is_too_early_in_a_chain(statement: &Statement, shown: Shown) -> bool {
     statement.view <= shown.view.next()
+}
+
+/// Returns the rule of a protocol, where a view and a height alone show a breach of it.
+fn rule_of(entry: &Entry) -> fn(&Statement, Shown) -> bool {
+    match entry.spec.name.as_str() {
+        "pbft" | "pbft-signed" => is_too_early_in_pbft,
+        "hotstuff" | "jolteon" | "hotstuff2" => is_too_early_in_a_chain,
+        _ => |_, _| false,
+    }
 }
 
 /// Scenario 23.
@@ -192,7 +207,9 @@ fn steps_of(entry: &Entry, others: Others) -> u64 {
 
 fn cut_at(entry: &Entry, others: Others, step: u64, survives: Survives) {
     let mut world = world_with(entry, 33, others);
+    let shown = Shown::of(&world);
     world.wipe(LOST);
+    let statements = watch(&mut world);
     world.crash_at_step(LOST, step, survives);
     // The power may go while the replica is opened.
     let _ = world.start(LOST);
@@ -209,10 +226,12 @@ fn cut_at(entry: &Entry, others: Others, step: u64, survives: Survives) {
         world.start(LOST).unwrap_or_else(|why| panic!("{case}: {why}"));
     }
     load_until_back(&mut world, LOST, 120);
+    many(&mut world, 8);
+    let early = statements.take().into_iter().find(|statement| rule_of(entry)(statement, shown));
+    assert_eq!(early, None, "{case}: {shown:?}");
     if others == Others::OneDown {
         world.start(DOWN).unwrap();
     }
-    many(&mut world, 8);
     settle(&mut world);
 }
 
