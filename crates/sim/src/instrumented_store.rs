@@ -38,6 +38,8 @@ pub(crate) enum StoreFlaw {
     Answer(OpId),
     /// The store applies the first operation after a restart twice.
     AgainAfterRestart,
+    /// The store applies the first operation after a restored snapshot twice.
+    AgainAfterRestore,
     /// After a restart, the store applies operations twice whose number is a multiple of this.
     Often(u64),
     /// After a restart, the store skips operations whose number is a multiple of this, and reports success.
@@ -54,11 +56,13 @@ pub(crate) struct InstrumentedStore {
     store_flaw: StoreFlaw,
     /// Number of times that the replica was opened.
     opens: u64,
+    /// Whether the state is that of a snapshot.
+    is_restored: bool,
 }
 
 impl InstrumentedStore {
     pub(crate) fn new(journal: Journal, store_flaw: StoreFlaw, opens: u64) -> Self {
-        Self { store: Kv::with_buckets(BUCKETS), journal, store_flaw, opens }
+        Self { store: Kv::with_buckets(BUCKETS), journal, store_flaw, opens, is_restored: false }
     }
 
     /// Encodes an operation as a client submits it.
@@ -66,6 +70,11 @@ impl InstrumentedStore {
         let mut bytes = id.0.to_le_bytes().to_vec();
         op.encode(&mut bytes);
         bytes
+    }
+
+    /// Whether a store with a flaw after restarts or restored snapshots shows it.
+    fn is_reopened(&self) -> bool {
+        self.opens > 1 && (self.is_restored || self.store_flaw != StoreFlaw::AgainAfterRestore)
     }
 
     fn apply_one(&mut self, at: &At, id: OpId, op: &[u8], reply: &mut Vec<u8>) {
@@ -94,7 +103,7 @@ impl Application for InstrumentedStore {
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
             }
-            StoreFlaw::AgainAfterRestart if self.opens > 1 => {
+            StoreFlaw::AgainAfterRestart | StoreFlaw::AgainAfterRestore if self.is_reopened() => {
                 self.store_flaw = StoreFlaw::None;
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
@@ -136,6 +145,7 @@ impl Application for InstrumentedStore {
         header: &[u8],
         chunks: &mut dyn Iterator<Item = Vec<u8>>,
     ) -> Result<(), RestoreError> {
+        self.is_restored = true;
         self.store.restore(header, chunks)
     }
 }

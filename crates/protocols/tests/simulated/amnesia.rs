@@ -8,18 +8,18 @@ use quorate_sim::{ReplicaState, Survives, World, ms, secs};
 use quorate_types::ReplicaId;
 
 /// All protocols whose leader can be replaced.
-fn names() -> Vec<&'static str> {
+pub(crate) fn names() -> Vec<&'static str> {
     let all = REGISTRY.iter().filter(|entry| entry.spec.replaces_leader);
     all.map(|entry| entry.spec.name.as_str()).collect()
 }
 
-fn with_each(names: &[&str], scenario: impl Fn(&'static Entry) + Sync) {
+pub(crate) fn with_each(names: &[&str], scenario: impl Fn(&'static Entry) + Sync) {
     let places: Vec<u64> = (0..names.len() as u64).collect();
     run_all(&places, |place| scenario(find(names[place as usize]).unwrap()));
 }
 
 /// Returns a world with one spare fault: the wiped replica is one of two that may fail.
-fn world_with_spare(entry: &Entry, seed: u64) -> World {
+pub(crate) fn world_with_spare(entry: &Entry, seed: u64) -> World {
     let mut world = world_of(entry, seed, |settings| {
         *settings = settings.clone().with_n(entry.smallest(2));
         short_window(settings);
@@ -29,12 +29,12 @@ fn world_with_spare(entry: &Entry, seed: u64) -> World {
     world
 }
 
-fn is_back(world: &World, id: ReplicaId) -> bool {
+pub(crate) fn is_back(world: &World, id: ReplicaId) -> bool {
     world.status(id).is_some_and(|status| status.amnesia.is_none())
 }
 
 /// Makes requests until the replica is back.
-fn load_until_back(world: &mut World, id: ReplicaId, spans: usize) {
+pub(crate) fn load_until_back(world: &mut World, id: ReplicaId, spans: usize) {
     for _ in 0..spans {
         if is_back(world, id) {
             return;

@@ -160,7 +160,7 @@ fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
 }
 
 /// All messages take the longest promised time.
-fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
+pub(crate) fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
     let short = ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
         settings.parameters.delta_ns = ms(40);
         settings.conditions = LinkConditions::constant(ms(40));
@@ -340,7 +340,7 @@ pub(crate) const ROWS: &[Row] = &[
         variant: "hotstuff: the protocol's records are lost in a restart",
         caught_by: &[Oracle::SameSlot],
         from: 0,
-        within: 100,
+        within: 40,
         broken: broken::<HotStuff, Forgets>(),
         sound: HOTSTUFF,
         run: nobody,

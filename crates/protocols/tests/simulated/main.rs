@@ -10,6 +10,7 @@
 )]
 
 mod amnesia;
+mod amnesia_steps;
 mod apollo;
 mod apollo_flaws;
 mod apollo_run;
@@ -36,6 +37,8 @@ mod echo;
 mod faults;
 mod full_disk;
 mod good_case;
+mod lesson_flaws;
+mod lessons;
 mod museum;
 mod network;
 mod new_views;
@@ -44,6 +47,8 @@ mod opt_schedules;
 mod oracles;
 mod replay;
 mod roll_back;
+mod return_flaws;
+mod return_museum;
 mod rotating;
 mod rotating_scenarios;
 mod scripts;

@@ -4,6 +4,7 @@
 use crate::apollo_schedules::ROWS as APOLLO;
 use crate::artemis_schedules::ROWS as ARTEMIS;
 use crate::chained_museum::{NO_VARIANTS, ROWS, Row};
+use crate::return_museum::{NO_VARIANTS as RETURNS_WITHOUT, ROWS as RETURNS};
 use crate::support::{pbft, pbft_signed};
 use crate::sync_museum::ROWS as SYNCHRONOUS;
 use expect_test::expect_file;
@@ -163,7 +164,8 @@ const PREFACE: &str = "\
 
 `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated museum` generates this page. The seeds are those of the
 simulator, from 0 on. The last column has the number of the seed that shows the failure, counted from 1. The search begins at
-the first seed, but for T1 at the 5291st and for T1b at the 1421st, because a search from the first one takes long.
+the first seed, but for T1 at the 5291st, for T1b at the 1421st and for M19 at the seventh, because a search from the first
+one takes long.
 
 ## Published failures
 
@@ -179,6 +181,9 @@ files. The broken variants also do not broadcast the certificate of blocks that 
 (`sync_hidden_certificates.rs`). With that second safeguard most of these mutations alone fork nothing, but each rule has to hold without it. Hiding the
 certificates forks nothing by itself in any of these schedules; that is a test as well. Row Y13 shows the purpose of the
 safeguard.
+
+Rows P are failures of persistence that others have published. `lessons.rs` tests each of them under every protocol to which
+it applies, most with the same broken variant (`lesson_flaws.rs`).
 
 Rows W are mutations of Apollo (its notes, section 23), with golden schedules as well (`apollo_schedules.rs`). Rows V are
 those of Artemis (its specification, section 21), of which `artemis_schedules.rs` has the schedules.
@@ -253,12 +258,13 @@ fn every_failure_of_the_museum_is_caught_and_every_oracle_fires() {
         exhibits.iter().map(move |exhibit| MuseumRow::of_exhibit((exhibit, entry)))
     };
     let variants = VARIANTS.iter().map(|exhibit| MuseumRow::of_exhibit((exhibit, pbft_signed())));
-    let rows = ROWS.iter().chain(SYNCHRONOUS).chain(APOLLO).chain(ARTEMIS).map(MuseumRow::of_row);
+    let rows =
+        ROWS.iter().chain(RETURNS).chain(SYNCHRONOUS).chain(APOLLO).chain(ARTEMIS).map(MuseumRow::of_row);
     let mut museum: Vec<MuseumRow> = with(EXHIBITS, pbft()).chain(variants).chain(rows).collect();
     museum.sort_by_key(MuseumRow::place);
     write_lines(museum, &mut table, &mut missed);
     table.push_str(NO_VARIANTS_PREFACE);
-    for (id, why) in NO_VARIANTS {
+    for (id, why) in NO_VARIANTS.iter().chain(RETURNS_WITHOUT) {
         writeln!(table, "| {id} | {why} |").unwrap();
     }
     table.push_str(ORACLES_PREFACE);

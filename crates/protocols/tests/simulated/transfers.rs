@@ -1,7 +1,7 @@
 //! Transfers of state, for every protocol: a replica that is too far behind, or whose own state is lost, receives one.
 
 use crate::side_by_side::run_all;
-use crate::support::{ask, begin, go, many, put, r, refused, settle, short_window, world_of};
+use crate::support::{ask, begin, go, latency, many, put, r, refused, settle, short_window, world_of};
 use quorate_consensus::{CheckpointProof, Entry};
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::{
@@ -309,6 +309,27 @@ fn replica_with_damaged_snapshots_comes_back() {
         world.crash(absent, Survives::Everything);
         go(world.run_for(ms(200)), &world);
         comes_back(&mut world);
+    });
+}
+
+/// M20: the others answer clients as fast as before while a replica receives a state and catches up.
+#[test]
+fn transfer_delays_no_client() {
+    let names: Vec<&str> = REGISTRY.iter().map(|entry| entry.spec.name.as_str()).collect();
+    with_each(&names, |entry| {
+        let mut world = off_for_long(entry, 12);
+        let absent = last(&world);
+        let measure = |world: &mut World, value: usize| {
+            let id = ask(world, value % 4, put("k", value));
+            latency(world, id)
+        };
+        let before = (0..20).map(|value| measure(&mut world, value)).max().unwrap();
+        let transfers = world.transfers();
+        world.start(absent).unwrap();
+        let during = (0..40).map(|value| measure(&mut world, value)).max().unwrap();
+        assert!(during < 2 * before + ms(5), "{}: {during} ns, before {before} ns", entry.spec.name);
+        comes_back_by_itself(&mut world);
+        assert!(world.transfers() > transfers, "{}: no state was sent", entry.spec.name);
     });
 }
 

@@ -55,6 +55,14 @@ pub const EXHIBITS: &[Exhibit] = &[
         run: runs::damage_is_tail,
     },
     Exhibit {
+        id: "M18",
+        failure: "a decided block is applied twice during a transfer of state",
+        variant: "the first operation after a received state is applied twice",
+        caught_by: &[Oracle::ExactlyOnce],
+        within: 20,
+        run: runs::block_again_after_transfer,
+    },
+    Exhibit {
         id: "M26",
         failure: "the guard against equivocation lacks its newest entry",
         variant: "the guard's newest entries, and everything synced with them, are lost at a restart",

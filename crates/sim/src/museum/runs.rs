@@ -1,6 +1,7 @@
 //! Runs of broken variants.
 
 use crate::byzantine_kind::Byzantine;
+use crate::client::Workload;
 use crate::disk::{DiskFlaw, Survives};
 use crate::exam::ShortRun;
 use crate::fault::Fault;
@@ -109,6 +110,33 @@ pub(super) fn service_is_ahead(entry: &Entry, seed: u64) -> Result<Report, BadSe
     world.replicas().for_each(|id| world.break_service(id, StoreFlaw::AgainAfterRestart));
     Ok(short.run(|world, rng| power_cuts(world, rng, Survives::Nothing)))
 }
+
+/// The last replica is off until no other keeps its next height, and receives a state.
+pub(super) fn block_again_after_transfer(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
+    let n = entry.smallest(1);
+    let last = ReplicaId(u16::try_from(n.saturating_sub(1)).unwrap_or(0));
+    let mut short = ShortRun::new((entry, n, seed), Trace::default(), |settings, _| {
+        settings.storage.segment_bytes = 32 << 10;
+        settings.storage.keep_bytes = 32 << 10;
+        settings.storage.snapshot_every_bytes = 24 << 10;
+    })?;
+    let world = short.world();
+    world.break_service(last, StoreFlaw::AgainAfterRestore);
+    world.plan(world.now().plus(ms(1)), Plan::Crash(last, Survives::Everything));
+    Ok(short.run(|world, _| {
+        world.run_while("all operations are answered", secs(60), |world| !world.all_done())?;
+        world.load_all(Workload { operations: 200, pause_ns: ms(5), ..AFTER });
+        world.run_while("all operations are answered", secs(60), |world| !world.all_done())?;
+        world.plan(world.now(), Plan::Start(last));
+        world.run_for(secs(2))?;
+        world.load_all(AFTER);
+        world.run_for(secs(2))
+    }))
+}
+
+/// The operations after a transfer.
+const AFTER: Workload =
+    Workload { operations: 20, pause_ns: ms(20), together_max: 3, outstanding_max: 4, keys: 4 };
 
 pub(super) fn replies_count_twice(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
     let n = entry.smallest(1);
