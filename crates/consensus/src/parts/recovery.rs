@@ -149,7 +149,7 @@ impl Recovery {
         if self.is_silent() {
             self.reported.remove(&peer);
         }
-        let silences = !self.is_silent() && self.gaps.len() > committee.f;
+        let silences = !self.is_silent() && self.gaps.len() >= committee.weak();
         if silences {
             self.stage = RecoveryStage::Silent;
             self.has_begun = false;
@@ -204,7 +204,7 @@ impl Recovery {
         // A peer that was reached just now has time to answer. Its earlier messages arrive from others before it fails.
         let is_heard = now >= self.asked.plus(self.delta.times(2));
         // (b): nobody is missing. (c): a replica that is missing now does not recover with its disk.
-        let has_recovered = answers >= others.saturating_sub(committee.f) && now >= self.wait_over(1);
+        let has_recovered = answers >= committee.honest_others() && now >= self.wait_over(1);
         is_heard && (answers >= others || has_recovered)
     }
 
