@@ -34,6 +34,7 @@ mod crashes;
 mod differing_states;
 mod echo;
 mod faults;
+mod fewest;
 mod good_case;
 mod museum;
 mod network;
