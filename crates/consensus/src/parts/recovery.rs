@@ -307,6 +307,23 @@ mod tests {
         assert_eq!(recovery.advance(&committee, at(20)), Some(RecoveryStage::Running));
     }
 
+    /// Six replicas with f = 2: f + 1 is neither n - f, nor a quorum, nor n.
+    #[test]
+    fn f_plus_1_peers_count_where_n_is_larger_than_2f_plus_1() {
+        let (committee, mut recovery) = (committee(6, 2), opened());
+        (1..=2).for_each(|id| recovery.note_answer(peer(id), RecoveryStage::Running));
+        assert_eq!(recovery.advance(&committee, at(20)), None, "both may lie");
+        recovery.note_answer(peer(3), RecoveryStage::Running);
+        assert_eq!(recovery.advance(&committee, at(20)), Some(RecoveryStage::Running));
+        assert!((1..=2).all(|id| !recovery.note_gap(peer(id), &committee, at(30))), "both may lie");
+        assert!(recovery.note_gap(peer(3), &committee, at(30)));
+        // Of the others, n - f - 1 are honest: so many answers end the wait for the rest.
+        (1..=2).for_each(|id| recovery.note_answer(peer(id), RecoveryStage::Silent));
+        assert_eq!(recovery.advance(&committee, at(1_050)), None);
+        recovery.note_answer(peer(3), RecoveryStage::Silent);
+        assert_eq!(recovery.advance(&committee, at(1_050)), Some(RecoveryStage::Voting));
+    }
+
     #[test]
     fn late_connection_restarts_the_wait_once() {
         let (committee, mut recovery) = (committee(5, 2), opened());

@@ -311,3 +311,22 @@ fn checkpoint_of_a_peer_needs_its_own_signature() {
         assert_eq!(door.hears_message(1, &body), Some("bad signature"), "the signature of another state");
     });
 }
+
+/// Signed checkpoints above the window of f + 1 peers show that an honest replica is far ahead. Fewer may all lie.
+#[test]
+fn replica_asks_for_a_proof_when_f_plus_1_peers_are_far_ahead() {
+    for_each(|entry, n| {
+        let mut door = Door::of(entry, n);
+        let weak = (entry.spec.faults)(n) as u16 + 1;
+        for by in 1..=weak.min(n as u16 - 1) {
+            // Their checkpoints differ, so none becomes stable.
+            let far = checkpoint(100 + FIRST * u64::from(by), 1);
+            let mut body = HostMessage::Checkpoint(far).to_bytes();
+            door.signature(by, &far).encode(&mut body);
+            door.cluster.left[0].frames.clear();
+            assert_eq!(door.hears_message(by, &body), None, "{}", entry.spec.name);
+            let asks = door.cluster.left[0].host_messages().filter(|it| *it == HostMessage::AskProof).count();
+            assert_eq!(asks, usize::from(by == weak), "{} n={n}: {by} are ahead", entry.spec.name);
+        }
+    });
+}
