@@ -18,7 +18,7 @@ use quorate_node::processes::Processes;
 use quorate_node::service::Service;
 use quorate_node::testnet::{self, Testnet};
 use quorate_types::codec::Wire as _;
-use quorate_types::{ClientAuth, ReplicaId};
+use quorate_types::{ClientAuth, ReplicaId, quorum};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -327,7 +327,7 @@ pub fn leader(statuses: &[Value], f: usize) -> Option<(u64, ReplicaId)> {
             *count = count.saturating_add(1);
         }
     }
-    let ((view, leader), _) = counts.into_iter().rfind(|(_, count)| *count > f)?;
+    let ((view, leader), _) = counts.into_iter().rfind(|(_, count)| *count >= quorum::weak(f))?;
     Some((view, ReplicaId(u16::try_from(leader).ok()?)))
 }
 

@@ -50,6 +50,28 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_consensus::Model;
+
+    /// Numbers in figures, at sizes where they differ: f, signatures of a stable checkpoint, equal replies, serving replicas.
+    #[test]
+    fn sizes_of_each_protocol_are_those_of_its_model() {
+        for entry in REGISTRY {
+            let expected = match entry.spec.model {
+                Model::Synchrony => {
+                    [(3, [1, 2, 2, 2]), (4, [1, 2, 2, 3]), (6, [2, 3, 3, 4]), (8, [3, 4, 4, 5])]
+                }
+                Model::PartialSynchrony | Model::Teaching => {
+                    [(3, [0, 2, 1, 2]), (4, [1, 3, 2, 3]), (6, [1, 4, 2, 4]), (9, [2, 6, 3, 6])]
+                }
+            };
+            for (n, sizes) in expected {
+                let spec = &entry.spec;
+                let f = (spec.faults)(n);
+                let found = [f, (spec.checkpoint_quorum)(n, f), (spec.replies)(n, f), spec.serving(n, f)];
+                assert_eq!(found, sizes, "{} n = {n}", spec.name);
+            }
+        }
+    }
 
     #[test]
     fn long_names_name_protocols() {

@@ -99,8 +99,7 @@ impl Replica {
 
     /// n - f.
     fn others_needed(&self) -> usize {
-        let committee = &self.setup.committee;
-        quorate_types::quorum::all_honest(committee.n(), committee.f)
+        self.setup.committee.all_honest()
     }
 
     /// Returns the number of others whose claims are proven by now, among those that `counts` accepts.

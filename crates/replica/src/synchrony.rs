@@ -47,7 +47,8 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct SynchronyGuard {
     bound: Synchrony,
-    f: usize,
+    /// f + 1: the number of late peers with which the bound is in doubt.
+    weak: usize,
     /// n - f - 1: the number of peers whose answers make the guard fresh.
     enough: usize,
     /// The secret from which the numbers of probes derive: one for each round, and unknown to peers before.
@@ -87,8 +88,8 @@ impl SynchronyGuard {
     ) -> Self {
         Self {
             bound,
-            f: committee.f,
-            enough: committee.n().saturating_sub(committee.f).saturating_sub(1),
+            weak: committee.weak(),
+            enough: committee.honest_others(),
             secret,
             incarnation,
             rounds: 0,
@@ -150,7 +151,7 @@ impl SynchronyGuard {
     fn update_doubt(&mut self, now: Time) {
         self.overdue_at = self.peers.values().filter_map(|peer| peer.due(self.bound.delta_ns)).min();
         let late = self.peers.values().filter(|peer| peer.late_since.is_some()).count();
-        let is_present = late > self.f;
+        let is_present = late >= self.weak;
         if is_present || self.doubt.is_present {
             self.doubt.last = Some(now);
         }

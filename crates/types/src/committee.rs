@@ -81,6 +81,30 @@ impl Committee {
         quorum::weak(self.f)
     }
 
+    /// Returns [`quorum::all_honest`] for this committee.
+    #[must_use]
+    pub fn all_honest(&self) -> usize {
+        quorum::all_honest(self.n(), self.f)
+    }
+
+    /// Returns [`quorum::honest_others`] for this committee.
+    #[must_use]
+    pub fn honest_others(&self) -> usize {
+        quorum::honest_others(self.n(), self.f)
+    }
+
+    /// Returns [`quorum::byzantine_backups`] for this committee.
+    #[must_use]
+    pub fn quorum_of_backups(&self) -> usize {
+        quorum::byzantine_backups(self.n(), self.f)
+    }
+
+    /// Returns [`quorum::responsive`] for this committee.
+    #[must_use]
+    pub fn responsive(&self) -> usize {
+        quorum::responsive(self.n())
+    }
+
     /// Returns the domain in which this committee's statements are valid.
     #[must_use]
     pub fn domain(&self) -> Domain {

@@ -31,6 +31,25 @@ pub const fn all_honest(n: usize, f: usize) -> usize {
     n.saturating_sub(f)
 }
 
+/// Returns n - f - 1: the same for a replica that waits for others only, and is honest itself.
+#[must_use]
+pub const fn honest_others(n: usize, f: usize) -> usize {
+    all_honest(n, f).saturating_sub(1)
+}
+
+/// Returns the size of [`byzantine`] without one replica, whose vote is another message: that of a leader is its proposal.
+#[must_use]
+pub const fn byzantine_backups(n: usize, f: usize) -> usize {
+    byzantine(n, f).saturating_sub(1)
+}
+
+/// Returns floor(3n / 4) + 1, q_R of Opt Sync: so many votes decide at once. Two such quorums share an honest replica, and each
+/// contains an honest one, among n >= 2f + 1.
+#[must_use]
+pub const fn responsive(n: usize) -> usize {
+    (n.saturating_mul(3) / 4).saturating_add(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +92,21 @@ mod tests {
                 assert_ne!(set & !faulty, 0);
             }
         }
+    }
+
+    /// Numbers in figures, at sizes where few of them are equal. No size is another one in disguise.
+    #[test]
+    fn sizes_differ_where_n_is_not_the_smallest_for_f() {
+        let sizes = |n, f| {
+            let of_votes = [weak(f), byzantine(n, f), all_honest(n, f), responsive(n)];
+            (of_votes, [byzantine_backups(n, f), honest_others(n, f)])
+        };
+        assert_eq!(sizes(4, 1), ([2, 3, 3, 4], [2, 2]));
+        assert_eq!(sizes(6, 1), ([2, 4, 5, 5], [3, 4]));
+        assert_eq!(sizes(9, 2), ([3, 6, 7, 7], [5, 6]));
+        assert_eq!(sizes(6, 2), ([3, 5, 4, 5], [4, 3]));
+        assert_eq!(sizes(8, 3), ([4, 6, 5, 7], [5, 4]));
+        assert_eq!(sizes(1, 0), ([1, 1, 1, 1], [0, 0]));
     }
 
     #[test]

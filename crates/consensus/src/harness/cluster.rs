@@ -7,7 +7,7 @@ use crate::effect::{Commit, To};
 use crate::message::Message;
 use crate::past::OpenError;
 use crate::protocol::Protocol;
-use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Wire};
+use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Wire, quorum};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Replicas that run the same protocol, joined by a queue that delivers in order. The host's work is done in its simplest
@@ -216,7 +216,9 @@ impl<P: Protocol> Cluster<P> {
             while self.executed(id) < settled {
                 let height = self.executed(id).next();
                 let who_knows = self.up().into_iter().filter(|other| self.executed(*other) >= height).count();
-                let Some(block) = self.ever.get(&height).copied().filter(|_| who_knows > self.setup.f) else {
+                let Some(block) =
+                    self.ever.get(&height).copied().filter(|_| who_knows >= quorum::weak(self.setup.f))
+                else {
                     break;
                 };
                 self.trace.push(format!("{id} learns that h{height} {block:?} is decided"));

@@ -149,7 +149,7 @@ impl Recovery {
         if self.is_silent() {
             self.reported.remove(&peer);
         }
-        let silences = !self.is_silent() && self.gaps.len() > committee.f;
+        let silences = !self.is_silent() && self.gaps.len() >= committee.weak();
         if silences {
             self.stage = RecoveryStage::Silent;
             self.has_begun = false;
@@ -204,7 +204,7 @@ impl Recovery {
         // A peer that was reached just now has time to answer. Its earlier messages arrive from others before it fails.
         let is_heard = now >= self.asked.plus(self.delta.times(2));
         // (b): nobody is missing. (c): a replica that is missing now does not recover with its disk.
-        let has_recovered = answers >= others.saturating_sub(committee.f) && now >= self.wait_over(1);
+        let has_recovered = answers >= committee.honest_others() && now >= self.wait_over(1);
         is_heard && (answers >= others || has_recovered)
     }
 
@@ -305,6 +305,23 @@ mod tests {
         assert_eq!(recovery.advance(&committee, at(19)), None);
         assert_eq!(recovery.deadline(at(19)), Some(at(20)));
         assert_eq!(recovery.advance(&committee, at(20)), Some(RecoveryStage::Running));
+    }
+
+    /// Six replicas with f = 2: f + 1 is neither n - f, nor a quorum, nor n.
+    #[test]
+    fn f_plus_1_peers_count_where_n_is_larger_than_2f_plus_1() {
+        let (committee, mut recovery) = (committee(6, 2), opened());
+        (1..=2).for_each(|id| recovery.note_answer(peer(id), RecoveryStage::Running));
+        assert_eq!(recovery.advance(&committee, at(20)), None, "both may lie");
+        recovery.note_answer(peer(3), RecoveryStage::Running);
+        assert_eq!(recovery.advance(&committee, at(20)), Some(RecoveryStage::Running));
+        assert!((1..=2).all(|id| !recovery.note_gap(peer(id), &committee, at(30))), "both may lie");
+        assert!(recovery.note_gap(peer(3), &committee, at(30)));
+        // Of the others, n - f - 1 are honest: so many answers end the wait for the rest.
+        (1..=2).for_each(|id| recovery.note_answer(peer(id), RecoveryStage::Silent));
+        assert_eq!(recovery.advance(&committee, at(1_050)), None);
+        recovery.note_answer(peer(3), RecoveryStage::Silent);
+        assert_eq!(recovery.advance(&committee, at(1_050)), Some(RecoveryStage::Voting));
     }
 
     #[test]

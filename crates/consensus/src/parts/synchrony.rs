@@ -109,7 +109,7 @@ impl SynchronyParams {
         // A restarted replica asks the others. Where more than f restart, nobody may have answers, and all wait.
         let restart = match healed.restarted {
             0 => 0,
-            few if few <= committee.f => delta.times(3),
+            few if few < committee.weak() => delta.times(3),
             _ => self.boot_wait_ns().saturating_mul(2).saturating_add(delta.times(3)),
         };
         let bad = delta.times(bad_view).saturating_add(self.heartbeat_ns().saturating_mul(2));

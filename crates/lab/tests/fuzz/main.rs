@@ -1,5 +1,5 @@
 //! Fuzz tests. Every decoder of bytes from others runs with arbitrary bytes and with slightly changed valid encodings. Every
-//! handler runs with arbitrary messages that are validly signed.
+//! handler runs with arbitrary messages that are validly signed. Every proof inside of a message gives way to bad ones.
 //!
 //! A decoder must not panic, hang, or take more memory than a small multiple of its input. A decoder of values with one
 //! encoding writes an accepted input as the same bytes again. Replicas that receive random messages must stay in
@@ -30,6 +30,7 @@ mod corpus;
 mod handlers;
 mod links;
 mod memory;
+mod proofs;
 mod protocols;
 mod runner;
 mod service;

@@ -6,7 +6,7 @@ use crate::Cluster;
 use quorate_consensus::{Certificate, Checkpoint, CheckpointProof, Entry, Model};
 use quorate_crypto::{AggregateSignature, Scheme, SigningKey, statement_preimage};
 use quorate_protocols::REGISTRY;
-use quorate_replica::HostMessage;
+use quorate_replica::{HostMessage, StateOffer, TransferMessage};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::frame;
 use quorate_types::{
@@ -47,6 +47,43 @@ fn key(id: u16) -> SigningKey {
     SigningKey::from_seed(Scheme::Cheap, [id as u8 + 1; 32])
 }
 
+/// Returns each message between hosts that carries a proof.
+fn carriers(proof: &CheckpointProof) -> [HostMessage; 3] {
+    let offer = StateOffer { proof: proof.clone(), header: Vec::new(), chunks: Vec::new() };
+    [
+        HostMessage::Proof(Box::new(proof.clone())),
+        HostMessage::ShownProof(Box::new(proof.clone())),
+        HostMessage::Transfer(TransferMessage::State(Box::new(offer))),
+    ]
+}
+
+/// Returns the proof in a message. The match names every variant, so that a new one with a proof cannot be forgotten here.
+fn proof_in(message: &HostMessage) -> Option<&CheckpointProof> {
+    match message {
+        HostMessage::Proof(proof) | HostMessage::ShownProof(proof) => Some(proof),
+        HostMessage::Transfer(transfer) => match transfer {
+            TransferMessage::State(offer) => Some(&offer.proof),
+            TransferMessage::AskState(_)
+            | TransferMessage::NoState
+            | TransferMessage::AskPiece(_)
+            | TransferMessage::Piece(..)
+            | TransferMessage::NoPiece(_) => None,
+        },
+        HostMessage::Checkpoint(_)
+        | HostMessage::AskProof
+        | HostMessage::Heights(_)
+        | HostMessage::AskDecided(_)
+        | HostMessage::Decided(..)
+        | HostMessage::AskBlock { .. }
+        | HostMessage::Block(_)
+        | HostMessage::NoBlock(_)
+        | HostMessage::Probe { .. }
+        | HostMessage::ProbeAnswer { .. }
+        | HostMessage::AskShow { .. }
+        | HostMessage::Shown { .. } => None,
+    }
+}
+
 /// A replica that hears proofs of its peer 1.
 struct Door {
     cluster: Cluster,
@@ -80,14 +117,25 @@ impl Door {
         CheckpointProof { checkpoint, certificate }
     }
 
-    /// Hears a proof. Returns the reason for which it is refused; `None` if it is believed.
+    /// Hears a proof in every message that may carry one. Returns the reason for which all are refused; `None` if the proof
+    /// is believed.
     fn hears(&mut self, proof: &CheckpointProof) -> Option<&'static str> {
-        self.hears_message(&HostMessage::Proof(Box::new(proof.clone())).to_bytes())
+        self.hears_from(1, proof)
     }
 
-    fn hears_message(&mut self, body: &[u8]) -> Option<&'static str> {
+    fn hears_from(&mut self, peer: u16, proof: &CheckpointProof) -> Option<&'static str> {
+        let reasons = carriers(proof).map(|message| {
+            assert_eq!(proof_in(&message), Some(proof));
+            (message.kind(), self.hears_message(peer, &message.to_bytes()))
+        });
+        let (_, reason) = reasons[0];
+        assert!(reasons.iter().all(|(_, other)| *other == reason), "{}: {reasons:?}", self.domain.protocol);
+        reason
+    }
+
+    fn hears_message(&mut self, peer: u16, body: &[u8]) -> Option<&'static str> {
         self.cluster.left[0].rejected.clear();
-        self.cluster.hosts[0].peer_frame(ReplicaId(1), frame::HOST, body);
+        self.cluster.hosts[0].peer_frame(ReplicaId(peer), frame::HOST, body);
         self.take_turns();
         self.cluster.left[0].rejected.first().copied()
     }
@@ -105,11 +153,11 @@ impl Door {
         self.cluster.hosts[0].replica().status().stable.0
     }
 
-    /// Checks that a proof is refused for this reason, also when it is said again.
+    /// Checks that a proof is refused for this reason, also when the same peer or another one says it again.
     fn refuses(&mut self, proof: &CheckpointProof, why: &str, what: &str) {
         let before = self.stable();
-        for _ in 0..2 {
-            assert_eq!(self.hears(proof), Some(why), "{}: {what}", self.domain.protocol);
+        for peer in [1, 1, 2] {
+            assert_eq!(self.hears_from(peer, proof), Some(why), "{}: {what}", self.domain.protocol);
             assert_eq!(self.stable(), before, "{}: {what}", self.domain.protocol);
         }
     }
@@ -255,11 +303,30 @@ fn checkpoint_of_a_peer_needs_its_own_signature() {
         let mut door = Door::of(entry, n);
         let signed = checkpoint(FIRST, 1);
         let mut body = HostMessage::Checkpoint(signed).to_bytes();
-        assert_eq!(door.hears_message(&body), Some("malformed host message"), "no signature");
+        assert_eq!(door.hears_message(1, &body), Some("malformed host message"), "no signature");
         door.signature(2, &signed).encode(&mut body);
-        assert_eq!(door.hears_message(&body), Some("bad signature"), "the signature of another replica");
+        assert_eq!(door.hears_message(1, &body), Some("bad signature"), "the signature of another replica");
         let mut body = HostMessage::Checkpoint(Checkpoint { state: Digest([9; 32]), ..signed }).to_bytes();
         door.signature(1, &signed).encode(&mut body);
-        assert_eq!(door.hears_message(&body), Some("bad signature"), "the signature of another state");
+        assert_eq!(door.hears_message(1, &body), Some("bad signature"), "the signature of another state");
+    });
+}
+
+/// Signed checkpoints above the window of f + 1 peers show that an honest replica is far ahead. Fewer may all lie.
+#[test]
+fn replica_asks_for_a_proof_when_f_plus_1_peers_are_far_ahead() {
+    for_each(|entry, n| {
+        let mut door = Door::of(entry, n);
+        let weak = (entry.spec.faults)(n) as u16 + 1;
+        for by in 1..=weak.min(n as u16 - 1) {
+            // Their checkpoints differ, so none becomes stable.
+            let far = checkpoint(100 + FIRST * u64::from(by), 1);
+            let mut body = HostMessage::Checkpoint(far).to_bytes();
+            door.signature(by, &far).encode(&mut body);
+            door.cluster.left[0].frames.clear();
+            assert_eq!(door.hears_message(by, &body), None, "{}", entry.spec.name);
+            let asks = door.cluster.left[0].host_messages().filter(|it| *it == HostMessage::AskProof).count();
+            assert_eq!(asks, usize::from(by == weak), "{} n={n}: {by} are ahead", entry.spec.name);
+        }
     });
 }

@@ -49,7 +49,7 @@ pub(super) fn check_certified(
         if shown.prepares.signers.contains(leader) {
             return Err("the leader's own PREPARE");
         }
-        let needed = committee.quorum().saturating_sub(1);
+        let needed = committee.quorum_of_backups();
         shown.prepares.check_form(committee, needed)?;
         // Certificates of honest replicas fit into frames and logs; more PREPAREs show nothing more.
         if shown.prepares.signers.len() != needed {
@@ -79,7 +79,7 @@ fn bodies(changes: &[Signed<ViewChange>]) -> impl Iterator<Item = &ViewChange> {
 }
 
 fn claim<'a>(changes: impl Iterator<Item = &'a ViewChange>, claims: &mut Claims<'_>) {
-    let (n, quorum) = (claims.committee().n(), claims.committee().quorum());
+    let (n, needed) = (claims.committee().n(), claims.committee().quorum_of_backups());
     for change in changes {
         if change.certified.len() > CERTIFIED_MAX {
             return claims.refuse("too many certificates");
@@ -88,7 +88,7 @@ fn claim<'a>(changes: impl Iterator<Item = &'a ViewChange>, claims: &mut Claims<
         claims.make_room(change.certified.len().saturating_mul(n.saturating_add(1)));
         for shown in &change.certified {
             claims.certificate(&shown.proposal, 1);
-            claims.certificate(&shown.prepares, quorum.saturating_sub(1));
+            claims.certificate(&shown.prepares, needed);
         }
     }
 }

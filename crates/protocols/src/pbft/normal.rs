@@ -238,7 +238,7 @@ impl<V: Variant> Pbft<V> {
             return;
         }
         let is_taken_over = height <= self.last_taken_over();
-        let quorum = cx.committee().quorum();
+        let needed = cx.committee().quorum_of_backups();
         let Some(instance) = self.instances.get(&height) else {
             return;
         };
@@ -252,7 +252,7 @@ impl<V: Variant> Pbft<V> {
             return;
         }
         // … and Q - 1 matching PREPAREs, which `on_prepare` accepts from backups only.
-        if instance.prepares.count(view, block).saturating_add(1) < quorum {
+        if instance.prepares.count(view, block) < needed {
             return;
         }
         // V7: a new leader may have taken over a block before its bodies arrived.
@@ -260,7 +260,7 @@ impl<V: Variant> Pbft<V> {
             return;
         }
         // §9: a block without a complete certificate is not prepared.
-        let Ok(certified) = self.certify(height, block, quorum) else {
+        let Ok(certified) = self.certify(height, block, needed) else {
             return;
         };
         // Q2. §4: P is durable before the COMMIT leaves, or a later view could lose a decision of this one.

@@ -90,7 +90,7 @@ impl<V: Variant> Pbft<V> {
         &self,
         height: Height,
         block: BlockId,
-        quorum: usize,
+        needed: usize,
     ) -> Result<Option<Certified>, Incomplete> {
         if !V::SIGNED {
             return Ok(None);
@@ -101,7 +101,7 @@ impl<V: Variant> Pbft<V> {
         let pledge = instance.pledge.filter(is_it).ok_or(Incomplete)?;
         let vote = Vote { view, height, block };
         let mut prepares = instance.prepares.signed(view, block);
-        prepares.truncate(quorum.saturating_sub(1));
+        prepares.truncate(needed);
         Ok(Some(Certified {
             proposal: Certificate::of(
                 vote.statement(PRE_PREPARE),

@@ -72,7 +72,7 @@ impl<V: Variant> Pbft<V> {
     fn is_behind(&self, cx: &Cx<'_, Self>) -> bool {
         let mut heights: Vec<Height> = self.peers.executed.values().copied().collect();
         heights.sort_unstable_by(|a, b| b.cmp(a));
-        let vouched = heights.get(cx.committee().f).copied().unwrap_or_default();
+        let vouched = heights.get(cx.committee().weak().saturating_sub(1)).copied().unwrap_or_default();
         let shown = self.current.taken_over.as_ref().map_or(Height::ZERO, |taken| taken.min);
         vouched.max(shown).max(self.progress.stable) > self.progress.executed
     }

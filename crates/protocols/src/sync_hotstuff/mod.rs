@@ -7,7 +7,7 @@
 //! | model | replicas | quorum | good-case latency | paper |
 //! |---|---|---|---|---|
 //! | synchrony | n ≥ 2f + 1 | `quorum::weak` | δ + 2 Δ | Abraham, Malkhi, Nayak, Ren, Yin: Sync HotStuff, IEEE S&P 2020, ePrint 2019/270 |
-//! | synchrony | n ≥ 2f + 1 | `stable::statements::responsive_quorum` | 2 δ, else δ + 2 Δ | Shrestha, Abraham, Ren, Nayak: On the Optimality of Optimistic Responsiveness, CCS 2020, ePrint 2020/458 |
+//! | synchrony | n ≥ 2f + 1 | `quorum::responsive` | 2 δ, else δ + 2 Δ | Shrestha, Abraham, Ren, Nayak: On the Optimality of Optimistic Responsiveness, CCS 2020, ePrint 2020/458 |
 //!
 //! ## Forms
 //! The family has two forms. The stable form ([`Plain`] and [`Optimistic`], this page) keeps its leader, the rotating form

@@ -80,6 +80,33 @@ fn wiped_replica_comes_back_in_an_idle_cluster() {
     });
 }
 
+/// n - f others show all that they know before the replica knows what it may have forgotten: fewer may all have missed it.
+#[test]
+fn wiped_replica_waits_for_n_minus_f_others() {
+    const N: usize = 6;
+    with_each(&names(), |entry| {
+        let name = entry.spec.name;
+        let mut world = world_of(entry, 4, |settings| {
+            *settings = settings.clone().with_n(N);
+            short_window(settings);
+        });
+        begin(&mut world);
+        many(&mut world, 10);
+        let needed = N - world.settings().f;
+        let (id, others) = (r(5), needed - 1);
+        (others..N - 1).for_each(|gone| world.crash(r(gone as u16), Survives::Everything));
+        world.wipe(id);
+        world.start(id).unwrap();
+        go(world.run_for(secs(5)), &world);
+        let amnesia = world.status(id).unwrap().amnesia.unwrap();
+        assert_eq!((amnesia.shown, amnesia.stable), (others, None), "{name}");
+        world.start(r(others as u16)).unwrap();
+        let knows =
+            |world: &World| world.status(id).unwrap().amnesia.is_none_or(|amnesia| amnesia.stable.is_some());
+        go(world.run_while("the replica knows its bounds", secs(60), |world| !knows(world)), &world);
+    });
+}
+
 /// A restart while it is away, or just after it is back, changes nothing.
 #[test]
 fn wiped_replica_that_is_killed_again_and_again_comes_back() {

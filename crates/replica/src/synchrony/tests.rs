@@ -218,6 +218,18 @@ fn more_than_f_late_peers_are_doubt() {
     assert!(rig.sound(320, 302, 0));
 }
 
+/// Six replicas with f = 2: f + 1 is neither n - f, nor a quorum, nor n. Of the others, n - f - 1 are honest.
+#[test]
+fn f_plus_1_late_peers_are_doubt_where_n_is_larger_than_2f_plus_1() {
+    let mut rig = Rig::of(6, 2, true);
+    rig.run(0, 100, &[1, 2, 3, 4, 5]);
+    rig.run(100, 200, &[1, 2, 3]);
+    assert!(!rig.guard.doubt().0, "two may lie");
+    assert!(rig.sound(200, 101, 110), "three have answered since");
+    rig.run(200, 300, &[1, 2]);
+    assert!(rig.guard.doubt().0);
+}
+
 /// After a standstill a replica handles all waiting inputs at once. All answers among them are late, although those of
 /// one peer are handled before those of the next.
 #[test]

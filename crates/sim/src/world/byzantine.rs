@@ -22,7 +22,7 @@ use quorate_crypto::statement_preimage;
 use quorate_storage::{Disk as _, MemDisk};
 use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, frame};
-use quorate_types::{Kind, ReplicaId, Signature, Statement, Time};
+use quorate_types::{Domain, Kind, ReplicaId, Signature, Statement, Time};
 use std::collections::BTreeMap;
 
 /// Clock offset between the halves of a twin. It makes them propose at different times, and so different blocks.
@@ -433,7 +433,13 @@ impl World {
     /// Signs a statement with a replica's key.
     #[must_use]
     pub fn sign(&self, by: ReplicaId, statement: &Statement) -> Signature {
-        let preimage = statement_preimage(&self.cluster.committee.domain(), statement);
+        self.sign_in(by, &self.cluster.committee.domain(), statement)
+    }
+
+    /// Signs a statement with a replica's key in any domain, such as that of another cluster.
+    #[must_use]
+    pub fn sign_in(&self, by: ReplicaId, domain: &Domain, statement: &Statement) -> Signature {
+        let preimage = statement_preimage(domain, statement);
         self.cluster.keys.get(by.index()).map(|key| key.sign(&preimage)).unwrap_or(Signature([0; 64]))
     }
 }

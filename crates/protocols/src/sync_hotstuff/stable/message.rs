@@ -6,8 +6,7 @@ use super::super::statements::{
 };
 use super::evidence::{EVIDENCE_BYTES, EVIDENCE_MAX, QuitEvidence};
 use super::statements::{
-    Header, LeaderStatement, Lock, LockName, SyncNewView, claim_certificate, claim_votes, rank,
-    responsive_quorum, vote,
+    Header, LeaderStatement, Lock, LockName, SyncNewView, claim_certificate, claim_votes, rank, vote,
 };
 use crate::encoding::variants;
 use quorate_consensus::parts::recovery::RecoveryStage;
@@ -253,7 +252,7 @@ impl Message for SyncMessage {
             Self::Evidence(evidence) => evidence.claim(claims),
             Self::Forward { new_view } => SyncNewView::claim_signed(new_view, claims),
             Self::Notify(certificate) => {
-                let quorum = responsive_quorum(claims.committee().n());
+                let quorum = claims.committee().responsive();
                 if certificate.is_genesis() {
                     return claims.refuse("genesis has no votes");
                 }

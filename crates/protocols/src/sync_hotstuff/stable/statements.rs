@@ -111,12 +111,6 @@ pub(super) fn claim_certificate(certificate: &Certificate, claims: &mut Claims<'
     claim_votes(certificate, weak, claims);
 }
 
-/// Returns q_R: so many votes decide at once (`optsync` §1). Two such quorums share an honest replica, and each contains an
-/// honest one, among n ≥ 2f + 1.
-pub(super) fn responsive_quorum(n: usize) -> usize {
-    n.saturating_mul(3).checked_div(4).unwrap_or(0).saturating_add(1)
-}
-
 /// Certificates of one view that a replica holds when it enters a later one. Without `responsive` this is Sync HotStuff's
 /// lock, the highest certificate.
 #[derive(Clone, PartialEq, Debug)]
@@ -162,7 +156,7 @@ impl Lock {
             if responsive.is_genesis() {
                 return claims.refuse("genesis has no votes");
             }
-            let quorum = responsive_quorum(claims.committee().n());
+            let quorum = claims.committee().responsive();
             claim_votes(responsive, quorum, claims);
         }
     }

@@ -4,9 +4,8 @@
 
 use super::super::figures;
 use super::super::statements::SPEC;
-use super::statements::responsive_quorum;
 use quorate_consensus::{Figures, Spec};
-use quorate_types::ProtocolId;
+use quorate_types::{ProtocolId, quorum};
 use std::fmt::Debug;
 
 /// Sync HotStuff or Opt Sync.
@@ -59,6 +58,6 @@ impl Variant for Optimistic {
     const BAD_VIEW: u64 = 15;
 
     fn responsive_quorum(n: usize) -> Option<usize> {
-        Some(responsive_quorum(n))
+        Some(quorum::responsive(n))
     }
 }

@@ -1,10 +1,9 @@
 //! O5: the lock of two parts, alone (`optsync` §6, §7 Lemma 3).
 
 use super::super::certificates::{RankedCertificates, accepts, highest_of, lock_of};
-use super::super::statements::responsive_quorum;
 use super::*;
-use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
+use quorate_types::{ReplicaId, quorum};
 use std::collections::BTreeMap;
 
 /// Two branches of one view, as a lying leader proposes them: heights up to `fork` are common.
@@ -67,7 +66,7 @@ impl Fork {
     }
 
     fn responsive(&self) -> Vec<Certificate> {
-        let quorum = responsive_quorum(usize::from(self.n));
+        let quorum = quorum::responsive(usize::from(self.n));
         let can = self.blocks().into_iter().filter(|block| self.can_gather(*block, quorum));
         can.map(|block| certificate(1, block, u16::try_from(quorum).unwrap())).collect()
     }

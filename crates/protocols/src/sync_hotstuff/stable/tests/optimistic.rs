@@ -1,7 +1,7 @@
 //! O1 to O4: commits at the speed of the network.
 
-use super::super::statements::responsive_quorum;
 use super::*;
+use quorate_types::quorum;
 
 type Optsync = Bench<Optimistic>;
 
@@ -11,7 +11,7 @@ fn at_once(header: &Header) -> (BlockId, CommitRule) {
 
 /// Returns a certificate of q_R votes for a block.
 fn responsive(n: u16, header: &Header) -> Certificate {
-    let quorum = u16::try_from(responsive_quorum(usize::from(n))).unwrap();
+    let quorum = u16::try_from(quorum::responsive(usize::from(n))).unwrap();
     certificate(header.block.view.0, end(header), quorum)
 }
 
@@ -22,10 +22,10 @@ fn notify(n: u16, header: &Header) -> SyncMessage {
 /// §10, 1: with one vote less, two quorums share only liars.
 #[test]
 fn o1_q_r_is_more_than_three_quarters() {
-    let sizes = [3, 4, 5, 7, 9, 10].map(responsive_quorum);
+    let sizes = [3, 4, 5, 7, 9, 10].map(quorum::responsive);
     assert_eq!(sizes, [3, 4, 4, 6, 7, 8]);
     for n in 3..=100usize {
-        let (f, quorum) = ((n - 1) / 2, responsive_quorum(n));
+        let (f, quorum) = ((n - 1) / 2, quorum::responsive(n));
         assert!(2 * quorum - n > f, "two of them share an honest replica: n = {n}");
         assert!(quorum > f && quorum <= n);
     }
@@ -34,7 +34,7 @@ fn o1_q_r_is_more_than_three_quarters() {
 #[test]
 fn o1_q_r_votes_commit_at_once() {
     for (n, me) in [(3, 2), (5, 3), (7, 3)] {
-        let quorum = responsive_quorum(usize::from(n));
+        let quorum = quorum::responsive(usize::from(n));
         let mut bench = Optsync::running(me, n);
         let blocks = chain(n, 1, GENESIS, &[1]);
         bench.propose(&blocks[0]);
