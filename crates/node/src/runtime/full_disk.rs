@@ -3,13 +3,12 @@
 use super::{Node, NodeFault, PendingAnswer, RefusedMessage, TURN_BYTES, Taken, client_message};
 use quorate_net::reactor::Event;
 use quorate_replica::ConnId;
-use quorate_storage::SEGMENT_BYTES;
 use quorate_types::Time;
 use std::path::Path;
 use std::time::Duration;
 
 /// Bytes that must be free before the replica is opened again: two segments of the log.
-const ROOM_BYTES: u64 = 2 * SEGMENT_BYTES as u64;
+const ROOM_BYTES: u64 = 32 << 20;
 /// The pause between two looks at the free space.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -58,7 +57,7 @@ impl Node {
                     Ok(Taken::Answer(answer)) => answers.push(answer),
                     Ok(Taken::Nothing | Taken::Order(..)) => {}
                     Err(RefusedMessage::Ignored(reason)) => {
-                        rejects.count(clients.origin(ConnId(conn.0)), reason)
+                        rejects.count(clients.origin(ConnId(conn.0)), reason);
                     }
                     Err(RefusedMessage::Closes(conn, reason)) => {
                         clients.close(conn);
