@@ -236,7 +236,7 @@ impl ReplicaSlot {
             clock: None,
         };
         let mut host = Host::open(setup, Box::new(disk), &mut sink)?;
-        if matches!(self.role, Role::Byzantine(_)) {
+        if !matches!(self.role, Role::Honest) {
             host.ignore_own_statements();
         }
         let executed = host.executor().execution().height();

@@ -179,13 +179,13 @@ fn rolled_back(entry: &Entry, others: Others) {
         world.crash(DOWN, Survives::Some);
     }
     // Its own statements may conflict, and it reuses numbers on its links.
-    for oracle in [Oracle::SameSlot, Oracle::Held, Oracle::Links, Oracle::Accusation] {
+    for oracle in [Oracle::SameSlot, Oracle::Held, Oracle::Links, Oracle::Accusation, Oracle::Stopped] {
         world.tolerate(oracle);
     }
     world.crash(LOST, Survives::Everything);
     world.roll_back_disk(LOST, image);
     go(world.run_for(ms(50)), &world);
-    // The replica may notice by itself that its disk is too old.
+    // The replica may notice by itself that its disk is too old, at the start or when a peer shows its statements.
     let _ = world.start(LOST);
     many(&mut world, 12);
     world.wipe(LOST);
