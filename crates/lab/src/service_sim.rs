@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn state_outside_of_the_snapshot_is_found() {
         let finding = findings::<Forgetful>(1).unwrap_err();
-        assert!(finding.starts_with("a restored snapshot has digest "), "{finding}");
+        assert!(finding.starts_with("the state has digest "), "{finding}");
     }
 
     /// A service whose queries answer with more bytes than there is room for.
