@@ -2,6 +2,7 @@
 
 use crate::common::Cluster;
 use crate::support::quorate;
+use quorate_client::driver;
 use quorate_node::layout::{LOG_FILE, node_folder};
 use quorate_types::ReplicaId;
 use serde_json::Value;
@@ -82,7 +83,13 @@ fn node_on_a_full_disk_waits_for_room_and_goes_on() {
         let ran = quorate(&["kv", "--cluster", dir.to_str().unwrap(), "put", key, &value]);
         assert_eq!(ran.code, Some(0), "the others serve: {}", ran.err);
     };
-    let status = |cluster: &Cluster| cluster.status()[ONE.index()].clone();
+    // A node that opens its replica anew resets its connections.
+    let statuses = |cluster: &Cluster| -> Vec<Value> {
+        let answers = driver::status(cluster.info(), Duration::from_secs(10)).unwrap();
+        let parsed = |answer: Result<String, String>| serde_json::from_str(&answer.ok()?).ok();
+        answers.into_iter().map(|answer| parsed(answer).unwrap_or(Value::Null)).collect()
+    };
+    let status = |cluster: &Cluster| statuses(cluster)[ONE.index()].clone();
     let is_full =
         |status: &Value| status["alarm"].as_str().is_some_and(|text| text.contains("the disk is full"));
     let deadline = Instant::now() + PATIENCE;
@@ -94,7 +101,7 @@ fn node_on_a_full_disk_waits_for_room_and_goes_on() {
     put("meanwhile");
     fs::remove_file(&filler).unwrap();
     loop {
-        let statuses = cluster.status();
+        let statuses = statuses(&cluster);
         let one = &statuses[ONE.index()];
         if one["alarm"].is_null() && one["executed"] == statuses[0]["executed"] && one["state"] == "current" {
             break;

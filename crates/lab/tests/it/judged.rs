@@ -170,7 +170,7 @@ fn torture_reports_its_events_and_verdict() {
     }
     assert_eq!(said["again"], "cargo xtask torture --minutes 0.001 --seed 21");
     let events = said["events"].as_array().unwrap();
-    assert_eq!((events.len(), &events[0]["fault"]), (1, &"kill_leader".into()), "{said}");
+    assert_eq!((events.len(), &events[0]["fault"]), (1, &"kill_backup".into()), "{said}");
     let judged = said["judged"].as_u64().unwrap();
     assert!(judged > said["acknowledged"].as_u64().unwrap() && judged > 1_000, "{said}");
     let digests = said["digests"].as_array().unwrap();

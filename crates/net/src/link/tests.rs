@@ -230,7 +230,7 @@ fn new_incarnation_of_the_peer_loses_old_frames_at_both_sides() {
 fn every_mismatch_of_the_hello_has_its_refusal() {
     type Change = fn(&mut PeerHello);
     let cases: [(Change, Refusal); 8] = [
-        (|hello| hello.version = 2, Refusal::OtherVersion),
+        (|hello| hello.version += 1, Refusal::OtherVersion),
         (|hello| hello.cluster.0.0[0] = 1, Refusal::OtherCluster),
         (|hello| hello.epoch = Epoch(1), Refusal::OtherEpoch),
         (|hello| hello.protocol = ProtocolId::new("pbft"), Refusal::OtherProtocol),

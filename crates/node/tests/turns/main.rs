@@ -146,7 +146,9 @@ impl Cluster {
                 snapshot_every_bytes: 1 << 30,
             };
             let mut out = Left::default();
-            let host = Host::open(setup, Box::new(MemDisk::new(2 << 20, 512)), &mut out).unwrap();
+            let mut host = Host::open(setup, Box::new(MemDisk::new(2 << 20, 512)), &mut out).unwrap();
+            // Tests sign for all replicas.
+            host.ignore_own_statements();
             left.push(out);
             host
         });

@@ -1,7 +1,7 @@
 //! Messages of controlled replicas: recorded messages with a mutation.
 
 use crate::frame::{BUNDLE, PAYLOAD};
-use quorate_consensus::{Auth, Entry, Message, Place};
+use quorate_consensus::{Auth, CheckpointProof, Entry, Message, Place};
 use quorate_replica::{HostMessage, ReplicaStatus};
 use quorate_types::codec::Wire as _;
 use quorate_types::mutate::{mutate, nudge};
@@ -61,6 +61,19 @@ impl MessagePool {
             HostMessage::NoBlock(id),
             HostMessage::Probe { incarnation: Incarnation(1), number: 0 },
             HostMessage::ProbeAnswer { incarnation: Incarnation(1), number: 0, oldest_ns: 0, at: Time::ZERO },
+            HostMessage::AskShow {
+                incarnation: Incarnation(1),
+                round: 1,
+                stable: Height::ZERO,
+                view: View::ZERO,
+            },
+            HostMessage::ShownProof(Box::new(CheckpointProof::genesis())),
+            HostMessage::Shown {
+                incarnation: Incarnation(1),
+                round: 1,
+                view: View::ZERO,
+                stable: Height::ZERO,
+            },
         ] {
             pool.record(frame::HOST, message.kind(), &message.to_bytes());
         }

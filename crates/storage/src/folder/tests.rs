@@ -54,7 +54,7 @@ fn unknown_version_and_damaged_format_file_are_refused() {
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("format = 2", "format = 3")).unwrap();
     let refused = open(folder.path(), &identity());
-    assert!(matches!(refused, Err(FolderError::UnknownVersion { found: 2, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(FolderError::UnknownVersion { found: 3, .. })), "{refused:?}");
     for damaged in ["", "format = 2\n", "format = one\n", "\u{0}\u{0}"] {
         fs::write(&file, damaged).unwrap();
         let refused = open(folder.path(), &identity());

@@ -102,9 +102,9 @@ const SIGNATURES: &[(&[&str], &str, &[&str])] = &[
     // Two blocks of a coordinator are evidence in a vote.
     (&["artemis"], "vote", &["cblock"]),
     (&["artemis"], "relay", &["cblock", "vote"]),
-    (&["artemis"], "blame", &["vote"]),
+    (&["artemis"], "blame", &["cblock", "vote"]),
     (&["artemis"], "entries", &["vote"]),
-    (&["artemis"], "ask", &["vote"]),
+    (&["artemis"], "ask", &["cblock", "vote"]),
     (&["artemis"], "answer", &["vote"]),
     (&["artemis"], "blocks", &["cblock"]),
 ];
