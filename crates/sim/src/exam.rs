@@ -276,8 +276,10 @@ fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
         for id in &gone {
             world.crash(*id, Survives::Some);
         }
-        // Messages in flight at the crash may still lead to a decision.
-        world.run_for(at_least(world, ms(200), 6))?;
+        // Messages in flight at the crash may still lead to a decision. Where leaders take turns, the next ones may be idle, and
+        // speak after a second only.
+        let in_flight = at_least(world, ms(200), 6);
+        world.run_for(if is_synchronous(entry) { in_flight.max(secs(3)) } else { in_flight })?;
         let before = world.highest();
         world.run_for(secs(4))?;
         let stands = world.highest() == before;
