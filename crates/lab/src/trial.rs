@@ -357,3 +357,17 @@ pub(crate) fn final_states(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leader_is_the_one_that_f_plus_1_replicas_report() {
+        let report = |view: u64| serde_json::json!({"view": view, "leader": view % 6});
+        assert_eq!(leader(&[report(3), report(4), Value::Null], 1), None, "one may lie");
+        let two = [report(9), report(3), report(4), report(4)];
+        assert_eq!(leader(&two, 1), Some((4, ReplicaId(4))));
+        assert_eq!(leader(&two, 2), None);
+    }
+}

@@ -174,7 +174,7 @@ impl Node {
         let mut config = NetConfig::new(identity, setup.peers, setup.security, setup.listen_peers);
         config.listen_clients = Some(setup.listen_clients);
         config.client_connections_max = descriptors::client_connections_max(&config);
-        let quarantine = Quarantine::open(setup.folder, host.replica().incarnation(), committee.weak())?;
+        let quarantine = Quarantine::open(setup.folder, host.replica().incarnation(), &committee)?;
         let delta_ns = host.replica().guard().map(|guard| guard.bound.delta_ns);
         let net = Reactor::new(config)?;
         // The clock starts after the log was read, which may take long: waits that begin at the opening need reachable peers

@@ -7,7 +7,7 @@
 
 use quorate_net::Refusal;
 use quorate_storage::folder::{FolderError, FolderGuard};
-use quorate_types::{Incarnation, ReplicaId, ReplicaSet};
+use quorate_types::{Committee, Incarnation, ReplicaId, ReplicaSet};
 use std::path::Path;
 
 /// Whether this replica is excluded, and the evidence so far.
@@ -23,14 +23,14 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    /// Returns the state at the opening `incarnation`, which is durable. `weak` is f + 1.
+    /// Returns the state at the opening `incarnation`, which is durable.
     pub(super) fn open(
         folder: Option<FolderGuard>,
         incarnation: Incarnation,
-        weak: usize,
+        committee: &Committee,
     ) -> Result<Self, FolderError> {
         let reason = folder.as_ref().map_or(Ok(None), |folder| folder.record_incarnation(incarnation.0))?;
-        Ok(Self { folder, weak, deniers: ReplicaSet::EMPTY, reason })
+        Ok(Self { folder, weak: committee.weak(), deniers: ReplicaSet::EMPTY, reason })
     }
 
     /// Returns the folder, for the next opening of this process.
@@ -94,11 +94,18 @@ pub(super) fn alarm(reason: &str) -> String {
 mod tests {
     use super::*;
     use quorate_storage::folder::{self, Identity};
-    use quorate_types::{ClusterId, Digest, ProtocolId};
+    use quorate_types::{ClusterId, Digest, Epoch, Member, ProtocolId, PublicKey};
+
+    fn committee(n: usize, f: usize) -> Committee {
+        let member = Member { sign: PublicKey::default(), link: PublicKey::default() };
+        let (cluster, protocol) = (ClusterId(Digest([1; 32])), ProtocolId::new("pbft"));
+        Committee { cluster, protocol, epoch: Epoch(0), f, members: vec![member; n] }
+    }
 
     #[test]
     fn more_than_f_peers_exclude_a_replica_and_fewer_do_not() {
-        let mut quarantine = Quarantine::open(None, Incarnation(1), 2).unwrap();
+        // The quorum is 4, and n - f is 5.
+        let mut quarantine = Quarantine::open(None, Incarnation(1), &committee(6, 1)).unwrap();
         for _ in 0..3 {
             assert!(!quarantine.refused(ReplicaId(1), Refusal::NeverSent).unwrap(), "one peer may lie");
         }
@@ -117,7 +124,7 @@ mod tests {
         folder::format(dir.path(), &identity, 1).unwrap();
         let open = |incarnation| {
             let folder = folder::open(dir.path(), &identity).unwrap();
-            Quarantine::open(Some(folder), Incarnation(incarnation), 1).unwrap()
+            Quarantine::open(Some(folder), Incarnation(incarnation), &committee(1, 0)).unwrap()
         };
         assert!(open(1).refused(ReplicaId(2), Refusal::NeverSent).unwrap());
         assert!(open(2).reason().unwrap().starts_with("replicas 2 have received more"));

@@ -6,6 +6,7 @@ mod recovery;
 mod rules;
 mod selection;
 mod signed;
+mod sizes;
 mod torn;
 mod views;
 mod watch;

@@ -8,6 +8,7 @@ mod grace;
 mod records;
 mod recovery;
 mod rounds;
+mod sizes;
 
 use super::apollo::{NoMessage, Proposal};
 use super::replica::Timer;
@@ -159,13 +160,22 @@ pub(super) struct Bench {
 impl Bench {
     /// Returns a replica that was opened and is silent.
     pub(super) fn opened(me: u16) -> Self {
-        let setup = Setup::of::<UniqueChain<Apollo>>(usize::from(N));
+        Self::opened_among(me, N)
+    }
+
+    fn opened_among(me: u16, n: u16) -> Self {
+        let setup = Setup::of::<UniqueChain<Apollo>>(usize::from(n));
         Self { replica: Harness::open(r(me), setup, &SynchronyParams::default()).unwrap() }
     }
 
     /// Returns a replica that runs, in the first round.
     pub(super) fn running(me: u16) -> Self {
-        let mut bench = Self::opened(me);
+        Self::running_among(me, N)
+    }
+
+    /// Returns one among `n` that runs. The fifth round is the last one with the same leader as among five.
+    pub(super) fn running_among(me: u16, n: u16) -> Self {
+        let mut bench = Self::opened_among(me, n);
         bench.replica.advance(delta(20));
         bench.run();
         bench.clear();

@@ -9,8 +9,11 @@ use quorate_types::wire::NoOrder;
 
 /// A world whose cluster has proofs of order, and the keys of its replicas.
 fn ordering() -> (World, Signers) {
-    let settings = settings();
-    let signers = Signers::new(settings.cluster, 4, settings.f);
+    ordering_among(settings())
+}
+
+fn ordering_among(settings: Settings) -> (World, Signers) {
+    let signers = Signers::new(settings.cluster, settings.n as u8, settings.f);
     let mut world = World::open(settings);
     world.core.orders = OrderVerifier::new(Scheme::Ed25519, signers.committee.clone()).map(Arc::new);
     (world, signers)
@@ -208,4 +211,26 @@ fn call_for_order_survives_a_lost_session() {
     assert_eq!((again.session(), asked(&sent, &again)), (session, vec![0]));
     world.prove(0, &again, &signers.proof(&mut Rng::new(6), again.digest()));
     assert!(matches!(world.take_events()[..], [Event::Ordered { bundle, .. }] if bundle == ticket));
+}
+
+/// Six replicas with f = 1: n - f = 5 is neither f + 1, nor the quorum of 4, nor n.
+#[test]
+fn call_for_order_waits_for_n_minus_f_refusals() {
+    let (mut world, _) = ordering_among(Settings { n: 6, ..settings() });
+    let (_, bundle, _) = order(&mut world);
+    for id in [1, 2] {
+        world.reply(id, &bundle, &done(&[b"result"]));
+    }
+    for id in [4, 5] {
+        world.link(id, LinkState::Down);
+    }
+    let refuse = |world: &mut World, ids: std::ops::Range<u16>| {
+        // All reachable replicas are asked after a while.
+        world.pass(5_000 * MS);
+        ids.for_each(|id| world.no_order(id, &bundle, NoOrder::NotKept));
+        world.take_events()
+    };
+    assert_eq!(refuse(&mut world, 0..4), [], "two are away, and one of them is honest");
+    world.link(4, LinkState::Up);
+    assert!(matches!(refuse(&mut world, 0..5)[..], [Event::Failed { .. }]));
 }

@@ -341,6 +341,20 @@ fn bundle_fails_when_all_replicas_refuse_it() {
     assert_eq!(why.fate(), Fate::Unknown);
 }
 
+/// Six replicas with f = 1: n - f = 5 is neither f + 1, nor the quorum of 4, nor n.
+#[test]
+fn bundle_fails_when_n_minus_f_replicas_refuse_it() {
+    let mut world = World::open(Settings { n: 6, ..settings() });
+    let (_, bundle) = world.send_one(b"op");
+    world.refuse(0, &bundle, Refusal::BadSignature);
+    for from in 0..4 {
+        world.refuse(from, &bundle, Refusal::BadSignature);
+    }
+    assert_eq!(world.take_events(), [], "two may still answer, and one of them is honest");
+    world.refuse(4, &bundle, Refusal::BadSignature);
+    assert!(matches!(world.take_events()[..], [Event::Failed { .. }, ..]));
+}
+
 #[test]
 fn every_outcome_maps_to_its_failure() {
     for (outcome, expected, fate, lost) in [

@@ -584,7 +584,7 @@ fn v11_dead_proposal_does_not_bind_a_later_view() {
     assert_eq!(own, [expected]);
 }
 
-fn standing(view: u64, normal: bool) -> PbftMessage {
+pub(super) fn standing(view: u64, normal: bool) -> PbftMessage {
     PbftMessage::Status(StatusReport {
         view: View(view),
         normal,
@@ -594,7 +594,7 @@ fn standing(view: u64, normal: bool) -> PbftMessage {
     })
 }
 
-fn entries(replica: &mut Harness<Pbft>) -> Vec<(To, PbftMessage)> {
+pub(super) fn entries(replica: &mut Harness<Pbft>) -> Vec<(To, PbftMessage)> {
     replica.settle();
     let sent = sent(replica).into_iter();
     sent.filter(|(_, message)| matches!(message, PbftMessage::Entry { .. })).collect()

@@ -33,7 +33,7 @@ fn o1_q_r_is_more_than_three_quarters() {
 
 #[test]
 fn o1_q_r_votes_commit_at_once() {
-    for (n, me) in [(3, 2), (5, 3), (7, 3)] {
+    for (n, me) in [(3, 2), (5, 3), (7, 3), (8, 3)] {
         let quorum = quorum::responsive(usize::from(n));
         let mut bench = Optsync::running(me, n);
         let blocks = chain(n, 1, GENESIS, &[1]);
@@ -52,6 +52,21 @@ fn o1_q_r_votes_commit_at_once() {
         // A block is committed once: the 2 Δ are cancelled (scenario 10).
         bench.pass(delta(5));
         assert_eq!((bench.committed(), bench.alarms()), (vec![], vec![]));
+    }
+}
+
+/// Among eight, q_R = 7 is neither n - f = 5 nor a quorum of 6.
+#[test]
+fn o1_certificate_in_an_answer_decides_with_q_r_signers_only() {
+    for (signers, is_responsive) in [(6, false), (7, true)] {
+        let block = chain(8, 1, GENESIS, &[1]).remove(0);
+        let mut bench = Optsync::opened(3, 8);
+        let mut answer = stands(RecoveryStage::Running);
+        answer.certificates = vec![certificate(1, end(&block), signers)];
+        bench.take(0, SyncMessage::Answer(Box::new(answer)));
+        let certificates = &bench.replica.protocol().state.certificates;
+        assert!(certificates.at(View(1), Height(1)).is_some());
+        assert_eq!(certificates.is_responsive(View(1), Height(1)), is_responsive, "{signers} signers");
     }
 }
 

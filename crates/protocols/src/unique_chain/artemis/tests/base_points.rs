@@ -6,7 +6,7 @@ use super::*;
 use quorate_types::ReplicaSet;
 
 /// Returns a point in this round whose block has this height.
-fn point(round: u64, height: u64) -> BasePoint {
+pub(super) fn point(round: u64, height: u64) -> BasePoint {
     let id = Digest([u8::try_from(round % 251).unwrap(); 32]);
     let anchor = EntryRef { round: View(round - 1), id: Digest([3; 32]) };
     let state = ChainState {
@@ -19,7 +19,7 @@ fn point(round: u64, height: u64) -> BasePoint {
     BasePoint { vote: EntryRef { round: View(round), id }, state }
 }
 
-fn reports(points: &[BasePoint]) -> Message {
+pub(super) fn reports(points: &[BasePoint]) -> Message {
     UniqueMessage::Own(ArtemisMessage::BasePoints { points: points.to_vec() })
 }
 
@@ -33,7 +33,11 @@ fn reported(said: &[(To, Message)]) -> Vec<(To, Vec<BasePoint>)> {
 
 /// Returns a replica that has committed a block by the reports of f + 1 peers alone, and knows no vote of it.
 fn away(height: u64) -> Bench {
-    let mut bench = Bench::new();
+    decided(Bench::new(), height)
+}
+
+/// Commits blocks at a replica by the reports of f + 1 peers alone.
+pub(super) fn decided(mut bench: Bench, height: u64) -> Bench {
     let mut on = ROOT;
     for number in 1..=height {
         let block = cblock(FIRST, on, number);
@@ -45,7 +49,7 @@ fn away(height: u64) -> Bench {
     bench
 }
 
-fn base(bench: &Bench) -> EntryRef {
+pub(super) fn base(bench: &Bench) -> EntryRef {
     bench.replica.protocol().entries.base()
 }
 
