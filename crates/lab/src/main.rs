@@ -1,7 +1,7 @@
 //! The program `quorate`.
 
 use clap::{Parser, Subcommand};
-use quorate_lab::commands::{demo, exam, judge, load, machine, sim, torture, twins};
+use quorate_lab::commands::{demo, exam, judge, lie, load, machine, sim, torture, twins};
 use quorate_node::alloc::Counting;
 use quorate_node::commands::kv;
 use quorate_node::exit;
@@ -42,6 +42,8 @@ enum Command {
     Twins(twins::Args),
     /// Kill, pause and wipe replicas under load, also all at once, and judge the history
     Torture(torture::StoreTortureArgs),
+    /// Run a replica that lies, to test a cluster
+    Lie(lie::LieArgs),
 }
 
 fn main() -> ExitCode {
@@ -56,5 +58,6 @@ fn main() -> ExitCode {
         Command::Exam(args) => exam::run(&args),
         Command::Twins(args) => twins::run(&args),
         Command::Torture(args) => torture::run(&args),
+        Command::Lie(args) => lie::run(&args, Service::KV),
     })
 }

@@ -364,6 +364,12 @@ impl Reactor {
             .try_for_each(|id| self.send_peer(ReplicaId(id), lane, frame_type, body.clone()))
     }
 
+    /// Returns the other replicas.
+    pub fn others(&self) -> impl Iterator<Item = ReplicaId> {
+        let all = (0..u16::try_from(self.peers.len()).unwrap_or(u16::MAX)).map(ReplicaId);
+        all.filter(|id| self.peers.get(id.index()).is_some_and(Option::is_some))
+    }
+
     /// Pauses the sockets of exactly these replicas (back-pressure): they sent more than the caller can handle, and the excess
     /// waits in their sockets. The next call replaces the set.
     pub fn hold(&mut self, peers: ReplicaSet) {

@@ -22,6 +22,7 @@
 pub mod alloc;
 pub mod commands;
 pub mod config;
+pub mod disguise;
 mod evidence;
 pub mod exit;
 pub mod layout;

@@ -71,6 +71,8 @@ struct NodeProcess {
     child: Option<Child>,
     /// Whether its data folder was lost: it begins anew.
     rejoins: bool,
+    /// The subcommand, with options of its own, in place of `node`.
+    words: Vec<String>,
     /// The number of the start: reports of an earlier start do not count.
     start: u64,
     ready: bool,
@@ -124,6 +126,7 @@ impl Processes {
             config: node_file(dir, id),
             child: None,
             rejoins: false,
+            words: vec!["node".to_owned()],
             start: 0,
             ready: false,
             log_start: 0,
@@ -142,6 +145,15 @@ impl Processes {
             let _ = reporter.send(ChildReport::Stop);
         })
         .map_err(|error| Failure::run(format!("cannot watch signals: {error}")))
+    }
+
+    /// Sets the subcommand that starts a node, with options of its own, in place of `node`.
+    ///
+    /// # Errors
+    /// Fails when there is no such node.
+    pub fn start_with(&mut self, id: ReplicaId, words: Vec<String>) -> Result<(), Failure> {
+        self.node(id)?.words = words;
+        Ok(())
     }
 
     /// Starts a node that does not run.
@@ -353,7 +365,7 @@ impl NodeProcess {
         let log = open_log(&self.folder)?;
         self.log_start = log.metadata()?.len();
         let mut command = Command::new(binary);
-        command.arg("node").arg("--config").arg(&self.config);
+        command.args(&self.words).arg("--config").arg(&self.config);
         command.arg("--parent").arg(std::process::id().to_string());
         if insecure {
             command.arg("--insecure");

@@ -1,6 +1,7 @@
 //! The steps from a configuration to a replica that serves: disk, sockets and keys.
 
 use crate::config::{Durability, NodeConfig, NodeKeys, client_auth_name};
+use crate::disguise::MakeDisguise;
 use crate::evidence;
 use crate::exit::Failure;
 use crate::out;
@@ -78,16 +79,20 @@ impl PreparedNode {
 }
 
 /// Serves until a stop request.
-pub(crate) fn serve_on_its_disk(node: PreparedNode, stop: &StopRequest) -> Result<(), Failure> {
+pub(crate) fn serve_on_its_disk(
+    node: PreparedNode,
+    stop: &StopRequest,
+    disguise: Option<MakeDisguise<'_>>,
+) -> Result<(), Failure> {
     match node.config.durability {
         Durability::None => {
             let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
-            serve(node, Box::new(disk), "memory".to_owned(), stop)
+            serve(node, (Box::new(disk), "memory".to_owned()), stop, disguise)
         }
         Durability::Fsync | Durability::Os => {
             let disk = open_files(&node.config, &node.folder)?;
             let mode = disk.mode().to_string();
-            serve(node, Box::new(disk), mode, stop)
+            serve(node, (Box::new(disk), mode), stop, disguise)
         }
     }
 }
@@ -122,9 +127,9 @@ fn open_files(config: &NodeConfig, folder: &FolderGuard) -> Result<FileDisk, Fai
 
 fn serve(
     node: PreparedNode,
-    disk: Box<dyn Disk>,
-    log_mode: String,
+    (disk, log_mode): (Box<dyn Disk>, String),
     stop: &StopRequest,
+    disguise: Option<MakeDisguise<'_>>,
 ) -> Result<(), Failure> {
     let PreparedNode { config, service, keys, folder, peers, clients } = node;
     // If no data outlives the process, the folder stays locked and is not used.
@@ -151,6 +156,9 @@ fn serve(
             folder,
         };
         let mut node = Node::open(setup).map_err(|fault| failure(&config, &fault))?;
+        if let Some(make) = disguise {
+            node.disguise(make(&config, &keys));
+        }
         if std::mem::take(&mut is_first) {
             report_ready(&config, stop)?;
         }

@@ -55,6 +55,7 @@ pub mod twins;
 mod world;
 
 pub use bytes::Bytes;
+pub use byzantine::Liar;
 pub use byzantine_kind::Byzantine;
 pub use client::Workload;
 pub use companion::{Companion, CompanionFn};

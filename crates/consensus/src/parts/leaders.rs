@@ -144,11 +144,16 @@ pub struct Leaders {
     set: Vec<u16>,
     /// Histories of blocks that are not settled.
     known: BTreeMap<BlockId, LeaderHistory>,
+    /// For blocks above missing headers: the first missing block below. A replica that catches up asks about each new block.
+    gaps: BTreeMap<BlockId, BlockId>,
     /// The height of the last stable checkpoint.
     stable: Height,
     /// The height of the last recorded history.
     recorded: Height,
 }
+
+/// Number of remembered gaps. Beyond it they are looked up again.
+const GAPS_MAX: usize = 4_096;
 
 impl Leaders {
     /// Returns the leaders of a protocol that commits the first of `links` certified blocks of consecutive views.
@@ -174,7 +179,7 @@ impl Leaders {
         let genesis = LeaderHistory::genesis(committee.n());
         let known = BTreeMap::from([(BlockId::ZERO, genesis)]);
         let (stable, recorded) = (Height::ZERO, Height::ZERO);
-        Ok(Self { policy, term, links, stretch: STRETCH, set, known, stable, recorded })
+        Ok(Self { policy, term, links, stretch: STRETCH, set, known, gaps: BTreeMap::new(), stable, recorded })
     }
 
     /// Sets the length of a stretch in heights.
@@ -195,6 +200,7 @@ impl Leaders {
         if history.failures.len() == committee.n() {
             self.recorded = history.tip.height;
             self.known.insert(history.tip.id, history);
+            self.gaps.clear();
         }
     }
 
@@ -211,6 +217,7 @@ impl Leaders {
         (unknown.tip, unknown.since) = (stable, stable.height);
         (unknown.proposer, unknown.committed.0) = (committee.rotate(stable.view.0), stable);
         self.known.insert(stable.id, unknown);
+        self.gaps.clear();
     }
 
     /// Whether the policy needs the chain.
@@ -295,6 +302,15 @@ impl Leaders {
 
     /// Computes the history of a block from the nearest block below with a known history.
     fn learn(&mut self, committee: &Committee, blocks: &BlockTree, id: BlockId) -> Option<()> {
+        if let (Some(gap), _) = self.gap(blocks, id) {
+            if self.gaps.len() >= GAPS_MAX {
+                self.gaps.clear();
+            }
+            if gap != id {
+                self.gaps.insert(id, gap);
+            }
+            return None;
+        }
         let mut path = Vec::new();
         let mut at = id;
         while !self.known.contains_key(&at) {
@@ -305,8 +321,24 @@ impl Leaders {
         for (id, block) in path.into_iter().rev() {
             let history = self.next(committee, self.known.get(&block.parent)?, &block, id);
             self.known.insert(id, history);
+            // The headers of earlier gaps may be dropped from now on, because their histories are known.
+            self.gaps.clear();
         }
         Some(())
+    }
+
+    /// Returns the first missing block below a block, if its chain does not reach a known history, and the number of looked-up
+    /// blocks.
+    fn gap(&self, blocks: &BlockTree, id: BlockId) -> (Option<BlockId>, usize) {
+        let (mut at, mut steps) = (id, 0usize);
+        while !self.known.contains_key(&at) {
+            let below = self.gaps.get(&at).copied();
+            let Some(next) = below.or_else(|| blocks.get(at).map(|block| block.parent)) else {
+                return (Some(at), steps);
+            };
+            (at, steps) = (next, steps.saturating_add(1));
+        }
+        (None, steps)
     }
 
     /// Returns the history of a block from that of its parent.

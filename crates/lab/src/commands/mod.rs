@@ -4,6 +4,7 @@ pub mod demo;
 pub mod exam;
 pub mod judge;
 mod ledger;
+pub mod lie;
 pub mod load;
 mod load_bar;
 pub mod machine;

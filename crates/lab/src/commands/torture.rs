@@ -1,5 +1,6 @@
 //! `quorate torture`: a cluster whose replicas are killed, paused, wiped and all killed at once for a chosen time.
 
+use super::lie::hosts;
 use super::load_bar::LoadBar;
 use super::own_cluster::{CLIENTS, OwnClusterArgs, print_verdict, short};
 use super::run_folder::RunFolder;
@@ -15,6 +16,8 @@ use quorate_node::config::{choice, parse_minutes};
 use quorate_node::exit::Failure;
 use quorate_node::out;
 use quorate_node::service::Service;
+use quorate_sim::Byzantine;
+use quorate_types::ReplicaId;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -59,6 +62,10 @@ pub struct TortureArgs {
     /// Restrict the faults to these, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = choice(ProcessFault::ALL.map(|fault| (fault.name(), fault)).to_vec()))]
     only: Vec<ProcessFault>,
+    /// Let the last replica lie from the beginning; `quorate sim --faults` explains the ways. It counts as one of the f
+    /// faulty replicas, so n must tolerate two
+    #[arg(long, value_name = "HOST", value_parser = choice(hosts()))]
+    liar: Option<Byzantine>,
 }
 
 impl TortureArgs {
@@ -83,7 +90,19 @@ impl TortureArgs {
             only.retain(|fault| *fault != ProcessFault::WipeBackup);
         }
         let load = LoadOptions::alone(mix, pace, self.cluster.clients, seed, torture::STRETCH_MAX);
-        Ok(TortureOptions { only, span, load })
+        Ok(TortureOptions { only, span, load, liar: self.liar()? })
+    }
+
+    /// Returns the replica that lies.
+    fn liar(&self) -> Result<Option<ReplicaId>, Failure> {
+        let n = self.cluster.n();
+        let f = (self.cluster.protocol.spec.faults)(usize::from(n));
+        if self.liar.is_some() && f < 2 {
+            return Err(Failure::usage(format!(
+                "--liar: {n} replicas tolerate {f} fault, and the faults of a torture are another one; use a greater --n"
+            )));
+        }
+        Ok(self.liar.map(|_| ReplicaId(n.saturating_sub(1))))
     }
 
     fn minutes(&self) -> f64 {
@@ -106,6 +125,8 @@ impl TortureArgs {
         add(self.in_flight != IN_FLIGHT, "in-flight", &self.in_flight);
         add(self.rate.is_some(), "rate", &self.rate.unwrap_or(0.0));
         add(subject.keys != KEYS, "keys", &subject.keys);
+        let liar = self.liar.map(|liar| liar.name());
+        add(liar.is_some(), "liar", &liar.unwrap_or_default());
         let only: Vec<&str> = self.only.iter().map(|fault| fault.name()).collect();
         add(!only.is_empty(), "only", &only.join(","));
         settings.set.iter().for_each(|setting| add(true, "set", &format!("'{setting}'")));
@@ -189,6 +210,11 @@ fn run_in(
 ) -> Result<TortureOutcome, Failure> {
     let (mut nodes, mut testnet) = args.cluster.create(dir, service)?;
     output.line(&format!("{}, seed {}: {again}", args.cluster.describe(&testnet)?, options.load.seed));
+    if let (Some(id), Some(host)) = (options.liar, args.liar) {
+        let seed = options.load.seed.to_string();
+        nodes.start_with(id, ["lie", "--host", host.name(), "--seed", &seed].map(str::to_owned).to_vec())?;
+        output.line(&format!("replica {id} lies: {host}"));
+    }
     match testnet.start(&mut nodes) {
         Err(_) if nodes.is_stopping() => return Ok(TortureOutcome::stopped()),
         started => started?,
@@ -383,6 +409,7 @@ mod tests {
             "--minutes 0.5 --seed 7",
             "--minutes 3 --seed 1 --n 7 --clients 4 --in-flight 9 --keys 5",
             "--minutes 10 --seed 0 --protocol echo --rate 250.5",
+            "--minutes 10 --seed 0 --n 7 --liar catch-up --only kill-all",
         ] {
             let StoreTortureArgs { torture, keys, .. } = args(line);
             let again = torture.again(torture.seed.unwrap(), &store(keys).unwrap());
@@ -392,8 +419,8 @@ mod tests {
     }
 
     /// These are no durations and no sizes.
-    const REFUSED_BY_CLAP: [&str; 5] =
-        ["--minutes=-1", "--minutes nan", "--minutes 1e9", "--n 0", "--n 1000"];
+    const REFUSED_BY_CLAP: [&str; 6] =
+        ["--minutes=-1", "--minutes nan", "--minutes 1e9", "--liar twin", "--n 0", "--n 1000"];
 
     #[test]
     fn invalid_options_are_refused() {
@@ -408,6 +435,8 @@ mod tests {
             "--rate 0",
             "--rate 1e9",
             "--n 3",
+            "--n 6 --liar mute",
+            "--liar twin",
             "--n 0",
             "--n 1000",
         ] {

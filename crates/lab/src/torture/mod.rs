@@ -56,6 +56,8 @@ pub struct TortureOptions {
     pub span: Duration,
     /// The load. Its seed decides the events too.
     pub load: LoadOptions,
+    /// The replica that lies from the beginning, where one does.
+    pub liar: Option<ReplicaId>,
 }
 
 /// An event and its effect.
@@ -197,12 +199,13 @@ pub fn run(
         let events = schedule.next_stretch();
         let stretch = outcome.stretches.saturating_add(1);
         let (span, rate) = (options.span, AnswerRate::default());
-        let mut director = Director { info: &info, f, nodes, stretch, begun, span, rate, report };
+        let liar = options.liar;
+        let mut director = Director { info: &info, f, nodes, stretch, begun, span, rate, report, liar };
         let result = director.run_stretch(&mut load, events, &mut outcome);
         if let Ok(StretchResult { history, .. }) = &result {
             report(TortureReport::Recorded(history));
         }
-        finish(dir, &info, nodes, result, &mut outcome)?;
+        finish((dir, &info), nodes, result, liar, &mut outcome)?;
         report(TortureReport::Judged(stretch, &outcome.verdict, !outcome.is_suspect()));
     }
     Ok(outcome)
@@ -210,10 +213,10 @@ pub fn run(
 
 /// Adds the result of a stretch to the outcome.
 fn finish(
-    dir: &Path,
-    info: &ClusterInfo,
+    (dir, info): (&Path, &ClusterInfo),
     nodes: &mut Processes,
     result: Result<StretchResult, Failure>,
+    liar: Option<ReplicaId>,
     outcome: &mut TortureOutcome,
 ) -> Result<(), Failure> {
     let StretchResult { summary, verdict, history, unread } = match result {
@@ -231,8 +234,9 @@ fn finish(
         outcome.fail(why);
     }
     // A stopped torture may have ended in the middle of an event, so not all replicas can be compared.
+    let honest: Vec<ReplicaId> = nodes.ids().into_iter().filter(|id| Some(*id) != liar).collect();
     if !nodes.is_stopping()
-        && let Some(states) = trial::final_states(info, nodes, &nodes.ids())?
+        && let Some(states) = trial::final_states(info, nodes, &honest)?
     {
         let is_equal = states.are_equal();
         let FinalStates { digests, executed } = states;
@@ -263,6 +267,7 @@ struct Director<'a> {
     span: Duration,
     rate: AnswerRate,
     report: &'a mut dyn FnMut(TortureReport<'_>),
+    liar: Option<ReplicaId>,
 }
 
 impl Director<'_> {
@@ -318,7 +323,7 @@ impl Director<'_> {
         self.wait_for(event.calm, progress)?;
         let before = self.rate.begin();
         let n = u16::try_from(self.nodes.ids().len()).unwrap_or(u16::MAX);
-        let victim = event.victim(leader, n);
+        let victim = event.victim(leader, n, self.liar);
         (self.report)(TortureReport::Begins(event, victim));
         let (at, begun) = (self.begun.elapsed(), Instant::now());
         let acts = match (event.fault, victim) {
@@ -389,12 +394,21 @@ impl Director<'_> {
         Ok(())
     }
 
+    /// Returns the status of each replica that does not lie; `Null` for one that does not answer in time.
+    fn statuses(&self) -> Result<Vec<Value>, Failure> {
+        let mut statuses = trial::statuses(self.info, STATUS_PATIENCE)?;
+        if let Some(liar) = self.liar.filter(|liar| liar.index() < statuses.len()) {
+            statuses.remove(liar.index());
+        }
+        Ok(statuses)
+    }
+
     /// Waits until all replicas work in one view, and each has executed the greatest height of a moment ago.
     fn wait_until_whole(&mut self, progress: &Receiver<Progress>) -> Result<(Instant, Vec<Value>), Failure> {
         let deadline = Instant::now().checked_add(PATIENCE);
         let mut greatest = u64::MAX;
         loop {
-            let statuses = trial::statuses(self.info, STATUS_PATIENCE)?;
+            let statuses = self.statuses()?;
             if is_whole(&statuses, greatest) {
                 return Ok((Instant::now(), statuses));
             }

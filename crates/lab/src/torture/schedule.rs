@@ -6,8 +6,8 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// Time for which a paused replica stays paused.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Least and greatest time for which a paused replica stays paused, in milliseconds.
+const PAUSE_MS: (u64, u64) = (1_000, 30_000);
 /// Least and greatest time for which a killed replica stays down, in milliseconds.
 const DOWN_MS: (u64, u64) = (50, 3_000);
 /// Least and greatest time of load before each event, in milliseconds. Goodput is measured in this time.
@@ -94,14 +94,20 @@ pub struct PlannedEvent {
 }
 
 impl PlannedEvent {
-    /// Returns the victim among `n` replicas with this leader; `None`: all replicas.
+    /// Returns the victim among `n` replicas with this leader; `None`: all replicas. A backup that lies has other faults
+    /// already, so another backup is the victim.
     #[must_use]
-    pub fn victim(&self, leader: ReplicaId, n: u16) -> Option<ReplicaId> {
-        let backup = leader.0.saturating_add(self.after_leader).checked_rem(n.max(1)).unwrap_or(0);
+    pub fn victim(&self, leader: ReplicaId, n: u16, liar: Option<ReplicaId>) -> Option<ReplicaId> {
+        let after = |steps: u16| leader.0.saturating_add(steps).checked_rem(n.max(1)).unwrap_or(0);
+        let backup = ReplicaId(after(self.after_leader));
         match self.fault {
             ProcessFault::KillLeader | ProcessFault::PauseLeader => Some(leader),
             ProcessFault::KillBackup | ProcessFault::PauseBackup | ProcessFault::WipeBackup => {
-                Some(ReplicaId(backup))
+                if Some(backup) == liar {
+                    let is_last = self.after_leader.saturating_add(1) >= n;
+                    return Some(ReplicaId(after(if is_last { 1 } else { self.after_leader.saturating_add(1) })));
+                }
+                Some(backup)
             }
             ProcessFault::KillAll => None,
         }
@@ -136,7 +142,9 @@ impl Schedule {
         self.number = self.number.saturating_add(1);
         let calm = Duration::from_millis(self.rng.between(CALM_MS.0, CALM_MS.1));
         let down = match fault {
-            ProcessFault::PauseLeader | ProcessFault::PauseBackup => PAUSE,
+            ProcessFault::PauseLeader | ProcessFault::PauseBackup => {
+                Duration::from_millis(self.rng.between(PAUSE_MS.0, PAUSE_MS.1))
+            }
             ProcessFault::KillLeader | ProcessFault::KillBackup | ProcessFault::WipeBackup => {
                 Duration::from_millis(self.rng.between(DOWN_MS.0, DOWN_MS.1))
             }
@@ -187,7 +195,7 @@ mod tests {
         let events: Vec<PlannedEvent> = (0..20).flat_map(|_| schedule.next_stretch()).collect();
         let mut backups = BTreeSet::new();
         for event in events {
-            match (event.fault, event.victim(ReplicaId(3), 4)) {
+            match (event.fault, event.victim(ReplicaId(3), 4, None)) {
                 (ProcessFault::KillLeader | ProcessFault::PauseLeader, victim) => {
                     assert_eq!(victim, Some(ReplicaId(3)));
                 }
@@ -199,5 +207,17 @@ mod tests {
             }
         }
         assert_eq!(backups, BTreeSet::from([ReplicaId(0), ReplicaId(1), ReplicaId(2)]));
+    }
+
+    #[test]
+    fn backup_that_lies_is_no_victim() {
+        let mut schedule = Schedule::new(9, 7, &[ProcessFault::WipeBackup, ProcessFault::KillBackup]);
+        let events: Vec<PlannedEvent> = (0..40).flat_map(|_| schedule.next_stretch()).collect();
+        for liar in (0..6).map(ReplicaId) {
+            let victims: BTreeSet<ReplicaId> =
+                events.iter().filter_map(|event| event.victim(ReplicaId(6), 7, Some(liar))).collect();
+            let others: BTreeSet<ReplicaId> = (0..6).map(ReplicaId).filter(|id| *id != liar).collect();
+            assert_eq!(victims, others);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::config::NodeConfig;
 use crate::exit::Failure;
+use crate::disguise::MakeDisguise;
 use crate::serve::{PreparedNode, serve_on_its_disk};
 use crate::service::Service;
 use crate::signals::StopRequest;
@@ -34,6 +35,18 @@ pub struct Args {
 /// # Errors
 /// Fails when the configuration is wrong, a folder or an address is in use, or the node has a fault.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
+    run_node(args, service, None)
+}
+
+/// Runs a replica that lies, until a stop request. `disguise` makes its lies.
+///
+/// # Errors
+/// Fails as [`run`] does.
+pub fn run_liar(args: &Args, service: Service, disguise: MakeDisguise<'_>) -> Result<(), Failure> {
+    run_node(args, service, Some(disguise))
+}
+
+fn run_node(args: &Args, service: Service, disguise: Option<MakeDisguise<'_>>) -> Result<(), Failure> {
     if let Some(parent) = args.parent {
         end_with(parent)?;
     }
@@ -48,7 +61,7 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
         StopRequest::watch().map_err(|error| Failure::run(format!("cannot watch signals: {error}")))?;
     let node = PreparedNode::open(config, service, (args.parent.is_some(), args.rejoin))?;
     // The panic ends the replica with all its state: no half of a change remains in use.
-    let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node, &stop)));
+    let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node, &stop, disguise)));
     ended.unwrap_or_else(|panic| Err(panicked(panic_text(&*panic))))
 }
 

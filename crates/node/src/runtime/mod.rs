@@ -27,6 +27,7 @@ pub use clock::{NodeClock, wall_ns};
 pub use rejects::{Origin, Rejects};
 pub use status::Facts;
 
+use crate::disguise::Disguise;
 use crate::metered::MeteredApplication;
 use alarms::Alarms;
 use bytes::Bytes;
@@ -150,6 +151,8 @@ pub struct Node {
     transfer_lines: TransferLines,
     /// The alarm of a full disk.
     full_disk: Option<String>,
+    /// The rewriting of its frames, for a replica that lies.
+    disguise: Option<Box<dyn Disguise>>,
 }
 
 impl Node {
@@ -201,6 +204,7 @@ impl Node {
             progress: status::ExecutionProgress::default(),
             transfer_lines: TransferLines::default(),
             full_disk: None,
+            disguise: None,
         };
         let mut wire = NodeOutput {
             net: &mut node.net,
@@ -208,6 +212,7 @@ impl Node {
             rejects: &mut node.rejects,
             now: Time::ZERO,
             clock: node.clock,
+            disguise: &mut node.disguise,
         };
         wire.urgent(early.urgent);
         for (to, lane, frame_type, body) in early.frames {
@@ -215,6 +220,13 @@ impl Node {
         }
         node.apply_quarantine();
         Ok(node)
+    }
+
+    /// Makes the replica Byzantine: its frames leave as `disguise` decides.
+    pub fn disguise(&mut self, disguise: Box<dyn Disguise>) {
+        // A liar contradicts itself, and goes on.
+        self.host.ignore_own_statements();
+        self.disguise = Some(disguise);
     }
 
     /// Ends the links of an excluded replica.
@@ -310,6 +322,7 @@ impl Node {
             rejects: &mut self.rejects,
             now,
             clock: self.clock,
+            disguise: &mut self.disguise,
         };
         let end = self.host.turn(now, Some(due), drained, &mut |work| slices.has_time(work), &mut output)?;
         self.send_answers(now);
@@ -379,12 +392,18 @@ impl Node {
 
     /// Hands all that has arrived to the host, and sends nothing meanwhile.
     fn read(&mut self, now: Time) -> Result<bool, NodeFault> {
-        let Self { host, net, clients, rejects, answers, cluster, links, quarantine, .. } = self;
+        let Self { host, net, clients, rejects, answers, cluster, links, quarantine, disguise, .. } =
+            self;
         net.hold(host.paused_peers());
         let mut excluded = Ok(false);
         let log = |line: Option<LogLine>| line.into_iter().for_each(LogLine::log);
         let drained = net.read_ready(now, TURN_BYTES, &mut |event| match event {
-            Event::Peer { from, frame_type, body, .. } => host.peer_frame(from, frame_type, body),
+            Event::Peer { from, frame_type, body, .. } => {
+                if let Some(disguise) = disguise {
+                    disguise.hears(frame_type, &body);
+                }
+                host.peer_frame(from, frame_type, body);
+            }
             Event::PeerUp(peer) => {
                 log(links.changed(now, peer, true));
                 host.link(peer, LinkEvent::Back);

@@ -3,6 +3,7 @@
 use super::clients::Clients;
 use super::clock::NodeClock;
 use super::rejects::{Origin, Rejects};
+use crate::disguise::Disguise;
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
 use quorate_net::reactor::{ConnId as NetConn, Reactor, SendError};
@@ -18,9 +19,28 @@ pub(super) struct NodeOutput<'a> {
     pub(super) rejects: &'a mut Rejects,
     pub(super) now: Time,
     pub(super) clock: NodeClock,
+    pub(super) disguise: &'a mut Option<Box<dyn Disguise>>,
 }
 
 impl NodeOutput<'_> {
+    /// Sends the frames that a liar says instead of one frame, to each receiver.
+    fn lie(&mut self, to: To, lane: Lane, frame_type: u8, body: &FrameBody) {
+        let mut frames = Vec::new();
+        let receivers: Vec<ReplicaId> = match to {
+            To::All => self.net.others().collect(),
+            To::One(id) => vec![id],
+            To::Some(set) => set.iter().collect(),
+        };
+        for to in receivers {
+            if let Some(disguise) = self.disguise {
+                disguise.says(to, frame_type, body, &mut frames);
+            }
+            for (frame_type, body) in frames.drain(..) {
+                self.send_peer(to, lane, frame_type, body);
+            }
+        }
+    }
+
     fn send_peer(&mut self, to: ReplicaId, lane: Lane, frame_type: u8, body: FrameBody) {
         let sent = self.net.send_peer(to, lane, frame_type, body);
         self.count_oversize(sent);
@@ -71,6 +91,9 @@ impl Outgoing for NodeOutput<'_> {
         self.clock.now()
     }
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
+        if self.disguise.is_some() {
+            return self.lie(to, lane, frame_type, &body);
+        }
         match to {
             To::All => {
                 let sent = self.net.broadcast(lane, frame_type, &body);

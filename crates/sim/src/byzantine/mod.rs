@@ -6,9 +6,11 @@
 //! decides instead.
 
 mod forgeries;
+mod liar;
 mod sent_messages;
 
 pub(crate) use forgeries::{Forged, LiarTools, seal};
+pub use liar::Liar;
 
 use crate::arrival::{Arrival, TwinHalf};
 use crate::byzantine_kind::Byzantine;

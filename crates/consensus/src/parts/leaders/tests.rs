@@ -235,3 +235,35 @@ fn parameters_out_of_range_are_refused() {
     assert!(open(1, &[]) && open(TERM_MAX, &[3]));
     assert!(!open(0, &[]) && !open(TERM_MAX + 1, &[]) && !open(1, &[4]));
 }
+
+/// A replica that catches up asks about each new block, above the same missing headers.
+#[test]
+fn missing_headers_are_looked_up_once_and_found_when_they_arrive() {
+    let committee = committee(4);
+    let grown = grow(LeaderPolicy::Stable, &committee, 300, &[1], &mut Dice(7, Some(9)));
+    let block = |at: usize| Block::clone(grown.tree.get(grown.tips[at].id).unwrap());
+    let mut tree = BlockTree::default();
+    let mut late = leaders(LeaderPolicy::Stable, &committee);
+    for at in (1..100).chain(102..200) {
+        tree.insert(block(at));
+    }
+    for at in 201..300 {
+        tree.insert(block(at));
+        let id = grown.tips[at].id;
+        let (gap, steps) = late.gap(&tree, id);
+        assert_eq!(gap, Some(grown.tips[200].id));
+        assert!(steps < 3, "{steps} blocks above the gap were looked up again");
+        assert!(late.learn(&committee, &tree, id).is_none());
+    }
+    let top = grown.tips[299].id;
+    tree.insert(block(200));
+    assert!(late.learn(&committee, &tree, top).is_none());
+    assert_eq!(late.gap(&tree, top), (Some(grown.tips[101].id), 1), "the lower gap is next");
+    tree.insert(block(101));
+    tree.insert(block(100));
+    assert!(late.learn(&committee, &tree, grown.tips[250].id).is_some());
+    assert!(late.learn(&committee, &tree, top).is_some());
+    let mut judge = leaders(LeaderPolicy::Stable, &committee);
+    judge.learn(&committee, &grown.tree, top).unwrap();
+    assert_eq!(late.known.get(&top), judge.known.get(&top));
+}
