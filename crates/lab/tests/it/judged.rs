@@ -183,6 +183,24 @@ fn torture_reports_its_events_and_verdict() {
     expect_refusal_of_a_wrong_read(&file, &text);
 }
 
+/// Two minutes of all faults while one replica of seven lies. The first six events of this seed are of six kinds.
+#[test]
+fn replicas_return_under_torture_while_another_lies() {
+    let ran = quorate(&[
+        "torture", "--minutes", "2", "--n", "7", "--liar", "own", "--rate", "100", "--seed", "6", "--json",
+    ]);
+    assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
+    let said: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&said["good"], &said["errors"], &said["lost"]), (&true.into(), &0.into(), &0.into()), "{said}");
+    let events = said["events"].as_array().unwrap();
+    let faults: BTreeSet<&str> = events.iter().map(|event| event["fault"].as_str().unwrap()).collect();
+    let all =
+        ["kill_all", "kill_backup", "kill_leader", "pause_backup", "pause_leader", "wipe_backup"];
+    assert_eq!(faults, BTreeSet::from(all), "{said}");
+    let digests = said["digests"].as_array().unwrap();
+    assert!(digests.len() == 6 && digests.iter().all(|digest| *digest == digests[0]), "{said}");
+}
+
 /// Starts a long torture, and stops it once `begun` holds for its folder.
 fn stop(more: &[&str], begun: impl Fn(&Path) -> bool) -> Ran {
     let folder = tempfile::tempdir().unwrap();

@@ -400,7 +400,7 @@ impl Node {
         let drained = net.read_ready(now, TURN_BYTES, &mut |event| match event {
             Event::Peer { from, frame_type, body, .. } => {
                 if let Some(disguise) = disguise {
-                    disguise.hears(frame_type, &body);
+                    disguise.hears(frame_type, body);
                 }
                 host.peer_frame(from, frame_type, body);
             }
