@@ -26,7 +26,7 @@ mod turn;
 
 pub use executor::{Executor, Stamp};
 pub use fault::{HostFault, OpenFault};
-pub use open::{DivergedState, HostSetup, StateAt, read_state};
+pub use open::{DivergedState, FAR_HEIGHTS, HostSetup, StateAt, read_state};
 pub use outgoing::Outgoing;
 pub use transfer::TransferStatus;
 pub use turn::{Host, TurnEnd, TurnWork};

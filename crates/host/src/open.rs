@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// The log grows at most by this part of `disk_bytes_max` before a snapshot is due.
 const SNAPSHOTS_PER_DISK: u64 = 8;
 
+/// The default of [`HostSetup::far_heights`].
+pub const FAR_HEIGHTS: u64 = 8_192;
+
 /// Parameters of a host, apart from its disk.
 pub struct HostSetup {
     /// The protocol.
@@ -36,6 +39,8 @@ pub struct HostSetup {
     pub keep_bytes: u64,
     /// The maximum of disk bytes in all.
     pub disk_bytes_max: u64,
+    /// Number of missing blocks from which on a state of the peers is taken although they keep the blocks.
+    pub far_heights: u64,
     /// For a replica that has lost an earlier disk: a number above that of each of its earlier openings. It makes no
     /// statement until its forgotten promises no longer matter. `None` for any other replica.
     pub amnesiac_from: Option<Incarnation>,
@@ -106,7 +111,7 @@ impl Host {
             gate: ReleaseGate::new(replica.delta_ns()),
             replica,
             snapshots: SnapshotProgress::new(pace, execution.height(), replayed_bytes),
-            transfer: Transfer::new(),
+            transfer: Transfer::new(setup.far_heights),
             executor: Executor::new(execution),
             kept: store.kept().0,
             checkpoint_every: genesis.checkpoint_every,

@@ -14,7 +14,7 @@ use quorate_client::config::ConfigError;
 use quorate_client::keys;
 use quorate_consensus::OpenError;
 use quorate_crypto::{Scheme, SigningKey, curve_backend};
-use quorate_host::{HostFault, HostSetup, OpenFault};
+use quorate_host::{FAR_HEIGHTS, HostFault, HostSetup, OpenFault};
 use quorate_net::reactor::{NetFault, PeerConfig, Security, bind};
 use quorate_net::tls::LinkKey;
 use quorate_replica::ReplicaSetup;
@@ -235,6 +235,7 @@ pub(crate) fn host_setup(
         keep_bytes: config.disk.keep_bytes,
         disk_bytes_max: config.disk.disk_bytes_max,
         snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
+        far_heights: FAR_HEIGHTS,
     })
 }
 

@@ -100,6 +100,12 @@ impl Replica {
         self.peers.decisions.next_block(height.next(), self.checkpoints.height())
     }
 
+    /// Returns the number of heights that f + 1 peers have executed and this replica has not received.
+    #[must_use]
+    pub fn behind(&self) -> u64 {
+        self.peers.decisions.vouched().since(self.sequencer.issued())
+    }
+
     /// Whether no peer keeps the next height any more: [`ReplicaState::Out`].
     #[must_use]
     pub fn is_out(&self) -> bool {

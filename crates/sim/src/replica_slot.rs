@@ -219,6 +219,7 @@ impl ReplicaSlot {
             keep_bytes: settings.storage.keep_bytes,
             disk_bytes_max: settings.storage.disk_bytes_max,
             snapshot_every_bytes: settings.storage.snapshot_every_bytes,
+            far_heights: settings.storage.far_heights,
         };
         if !self.machine.disk.open_wrongly(self.machine.disk_flaw) {
             let (doing, error) = ("opening", "made to refuse a torn tail".to_owned());

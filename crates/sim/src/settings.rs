@@ -35,6 +35,8 @@ pub struct StorageSettings {
     pub disk_bytes_max: u64,
     /// Growth of the log, in bytes, after which a snapshot is written.
     pub snapshot_every_bytes: u64,
+    /// Number of missing blocks from which on a replica takes a state although its peers keep the blocks.
+    pub far_heights: u64,
 }
 
 /// The behaviour of clients towards replicas.
@@ -149,6 +151,7 @@ impl Settings {
                 keep_bytes: 512 << 10,
                 disk_bytes_max: 16 << 20,
                 snapshot_every_bytes: 96 << 10,
+                far_heights: quorate_host::FAR_HEIGHTS,
             },
             parameters: Parameters {
                 delta_ns: 20_000_000,

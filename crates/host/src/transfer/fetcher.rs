@@ -21,6 +21,11 @@ use std::collections::BTreeMap;
 const START_NS: u64 = 500_000_000;
 /// That time while some peers claim to keep the next block.
 const DOUBT_NS: u64 = 3_000_000_000;
+/// The time for which a replica is far behind before it asks for a state although blocks arrive.
+const FAR_NS: u64 = 5_000_000_000;
+/// Bytes of a state that cost as much as the execution of one block. A state that costs more than the missing blocks is not
+/// requested while peers keep these.
+const BYTES_PER_BLOCK: u64 = 16 << 10;
 /// The pause between two questions for offers.
 const ASK_PAUSE_NS: u64 = 1_000_000_000;
 /// The pause between two such questions while chunks arrive.
@@ -31,6 +36,10 @@ const SUCCESSORS_NS: u64 = 3_000_000_000;
 
 /// See the module.
 pub(super) struct StateFetcher {
+    /// Number of missing blocks from which on the replica is far behind.
+    far_heights: u64,
+    /// Whether the replica was far behind at the last report of a peer.
+    is_far: bool,
     /// The time at which the need began; `None` without a need.
     since: Option<Time>,
     /// The height that the replica had executed then.
@@ -52,8 +61,10 @@ pub(super) struct StateFetcher {
 }
 
 impl StateFetcher {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(far_heights: u64) -> Self {
         Self {
+            far_heights,
+            is_far: false,
             since: None,
             issued: Height::ZERO,
             reports: u64::MAX,
@@ -104,16 +115,18 @@ impl StateFetcher {
             return;
         }
         let has_progress = std::mem::replace(&mut self.issued, issued) != issued;
-        self.reports = reports;
+        if std::mem::replace(&mut self.reports, reports) != reports {
+            self.is_far = replica.behind() > self.far_heights;
+        }
         if self.receiving.as_ref().is_some_and(|receiving| receiving.height() <= issued) {
             // The replica has caught up from blocks.
             self.drop_target();
         }
         let wait = match replica.next_block() {
             _ if replica.awaits_state() => Some(START_NS),
-            NextBlock::Kept => None,
-            NextBlock::Doubtful => (!has_progress).then_some(DOUBT_NS),
             NextBlock::Gone => Some(START_NS),
+            NextBlock::Doubtful if !has_progress => Some(DOUBT_NS),
+            NextBlock::Doubtful | NextBlock::Kept => self.is_far.then_some(FAR_NS),
         };
         match (self.since, wait) {
             (None, Some(wait)) => (self.since, self.ask_at) = (Some(now), now.plus(wait)),
@@ -203,17 +216,24 @@ impl StateFetcher {
             Some(_) => false,
         };
         if replaces {
-            self.begin(offer, store)?;
+            let is_choice = replica.next_block() != NextBlock::Gone && !replica.awaits_state();
+            let blocks = height.since(replica.issued());
+            let bytes_max = if is_choice { blocks.saturating_mul(BYTES_PER_BLOCK) } else { u64::MAX };
+            self.begin(offer, bytes_max, store)?;
         }
         self.tick(now, replica, store, out);
         Ok(())
     }
 
-    fn begin(&mut self, offer: StateOffer, store: &mut BoxedStore) -> Result<(), Fault> {
+    /// Begins to receive a state, if its missing chunks have at most `bytes_max` bytes.
+    fn begin(&mut self, offer: StateOffer, bytes_max: u64, store: &mut BoxedStore) -> Result<(), Fault> {
         let carried = self.receiving.take().map(Receiving::into_writer);
         self.complete_at = None;
         let StateOffer { proof, header, chunks } = offer;
         let writer = store.begin_received(proof.checkpoint.height, header, &chunks, carried)?;
+        if writer.needed_bytes() > bytes_max {
+            return Ok(());
+        }
         let needed = writer.bytes().saturating_add(writer.needed_bytes());
         let room = store.snapshot_room();
         if needed > room {

@@ -51,8 +51,10 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    pub(crate) fn new() -> Self {
-        Self { server: StateServer::default(), fetcher: StateFetcher::new(), messages: Vec::new() }
+    /// Creates the transfer of a replica that is far behind from so many missing blocks on.
+    pub(crate) fn new(far_heights: u64) -> Self {
+        let fetcher = StateFetcher::new(far_heights);
+        Self { server: StateServer::default(), fetcher, messages: Vec::new() }
     }
 
     /// Takes in a message whose claims were checked.

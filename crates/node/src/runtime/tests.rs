@@ -96,6 +96,7 @@ fn clock_starts_when_the_node_is_open() {
         scheme: Scheme::Ed25519,
         application: Box::new(NotingStore(Kv::default(), Arc::clone(&noted))),
         keep_bytes: 32 << 20,
+        far_heights: quorate_host::FAR_HEIGHTS,
         disk_bytes_max: 64 << 20,
         amnesiac_from: None,
         snapshot_every_bytes: 1 << 30,

@@ -141,6 +141,7 @@ impl Cluster {
                 scheme: Scheme::Cheap,
                 application: Box::new(Kv::default()),
                 keep_bytes: 32 << 20,
+                far_heights: quorate_host::FAR_HEIGHTS,
                 disk_bytes_max: 64 << 20,
                 amnesiac_from: None,
                 snapshot_every_bytes: 1 << 30,

@@ -333,6 +333,57 @@ fn transfer_delays_no_client() {
     });
 }
 
+/// Returns a world in which the last replica was off for 150 requests, whose blocks all others keep. It has received no answer
+/// about them for 10 s after its start.
+fn far_behind(entry: &Entry, seed: u64, value_bytes: usize) -> World {
+    let mut world = world_of(entry, seed, |settings| {
+        short_window(settings);
+        settings.storage.far_heights = 20;
+        settings.storage.snapshot_every_bytes = 24 << 10;
+        settings.storage.disk_bytes_max = 64 << 20;
+        settings.storage.keep_bytes = 32 << 20;
+    });
+    begin(&mut world);
+    let absent = last(&world);
+    world.crash(absent, Survives::Some);
+    for key in 0..20 {
+        ask(&mut world, 0, put(&format!("large{key}"), "v".repeat(value_bytes)));
+    }
+    many(&mut world, 130);
+    world.hook(|_, frame| match HostMessage::from_bytes(&frame.body) {
+        Ok(HostMessage::Decided(..)) if frame.frame_type == frame::HOST => Verdict::Drop,
+        _ => Verdict::Pass,
+    });
+    world.start(absent).unwrap();
+    go(world.run_for(secs(10)), &world);
+    world
+}
+
+/// The state is smaller than the missing blocks, so a replica that is far behind takes it although its peers keep the blocks.
+#[test]
+fn replica_that_is_far_behind_takes_a_small_state() {
+    with_each(&FAMILIES, |entry| {
+        let mut world = far_behind(entry, 13, 10);
+        let absent = last(&world);
+        assert!(world.status(absent).unwrap().kept > Height(100), "{}: no state came", entry.spec.name);
+        world.unhook();
+        comes_back_by_itself(&mut world);
+    });
+}
+
+/// A state that costs more than the missing blocks is not requested: the blocks come.
+#[test]
+fn replica_that_is_far_behind_takes_no_large_state() {
+    with_each(&FAMILIES, |entry| {
+        let mut world = far_behind(entry, 14, 200 << 10);
+        let absent = last(&world);
+        world.unhook();
+        settle(&mut world);
+        let status = world.status(absent).unwrap();
+        assert_eq!((status.state, status.incarnation), (ReplicaState::Current, Incarnation(2)), "{status}");
+    });
+}
+
 /// A replica that receives no state for long keeps taking part in the protocol, and does not keep more and more blocks.
 #[test]
 fn replica_that_waits_for_a_state_keeps_few_blocks() {
