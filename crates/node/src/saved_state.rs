@@ -260,3 +260,51 @@ fn check_proof(genesis: &Genesis, proof: &CheckpointProof) -> Result<usize, Stri
         Err("a signature of its checkpoint is wrong".to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_consensus::{Certificate, Checkpoint};
+    use quorate_crypto::SigningKey;
+    use quorate_types::{BodyLimits, ClientAuth, Member, PublicKey, ReplicaId};
+
+    /// Among six, pbft with f = 1 needs a quorum of 4, optsync with f = 2 needs f + 1 = 3.
+    #[test]
+    fn proof_of_a_saved_state_has_the_signatures_that_its_protocol_needs() {
+        for (protocol, f, needed) in [("pbft", 1, 4), ("optsync", 2, 3)] {
+            let keys: Vec<_> = (0..6).map(|id| SigningKey::from_seed(Scheme::Ed25519, [id; 32])).collect();
+            let genesis = genesis(protocol, f, &keys);
+            let checkpoint = Checkpoint { height: Height(8), ..Checkpoint::GENESIS };
+            let preimage = statement_preimage(&genesis.committee().domain(), &checkpoint.statement());
+            let signed_by = |count: usize| {
+                let signed = (0..).map(ReplicaId).zip(&keys[..count]);
+                let votes: Vec<_> = signed.map(|(id, key)| (id, key.sign(&preimage))).collect();
+                let certificate = Certificate::of(checkpoint.statement(), &votes);
+                check_proof(&genesis, &CheckpointProof { checkpoint, certificate }).ok()
+            };
+            let expected = [2, 3, 4, 5, 6].map(|count| (count >= needed).then_some(count));
+            assert_eq!([2, 3, 4, 5, 6].map(signed_by), expected, "{protocol}");
+        }
+    }
+
+    fn genesis(protocol: &str, f: u16, keys: &[SigningKey]) -> Genesis {
+        let members = keys.iter().map(|key| Member { sign: key.public(), link: key.public() });
+        Genesis {
+            protocol: quorate_protocols::find(protocol).unwrap().spec.name,
+            f,
+            members: members.collect(),
+            client_auth: ClientAuth::Signature,
+            bodies: BodyLimits::default(),
+            client_window: 8,
+            clients_max: 8,
+            checkpoint_every: 4,
+            window: 8,
+            application: String::new(),
+            admin: PublicKey([1; 32]),
+            clients: Vec::new(),
+            params: String::new(),
+            salt: [0; 32],
+            base: None,
+        }
+    }
+}

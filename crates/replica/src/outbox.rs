@@ -12,7 +12,7 @@ use crate::amnesia::{BACK_KIND, read_floors};
 use crate::host_message::HostMessage;
 use crate::output::{Output, OwnCopyTicket, Unsealed};
 use crate::status::OutboxSize;
-use quorate_consensus::{Auth, Hold, Message, RecordKey, To};
+use quorate_consensus::{Auth, CHECKPOINT_KIND, Hold, Message, RecordKey, To};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Lane;
 use quorate_types::{Digest, Floors, Height, Kind, LogEntry, Mark, Slot, Statement, Time, View};
@@ -193,8 +193,12 @@ impl Outbox {
         }
     }
 
-    /// Whether the log lacks a statement that this replica has signed. Slots below the floors are no longer known.
+    /// Whether the log lacks a statement that this replica has signed. Slots below the floors are no longer known, and neither
+    /// are checkpoints that a lost disk had. The state decides these, so the replica signs no other ones.
     pub(crate) fn lacks(&self, statement: &Statement) -> bool {
+        if self.is_back() && statement.kind == CHECKPOINT_KIND {
+            return false;
+        }
         let slot = statement.slot();
         let is_dead = self.floors.is_dead(&slot) || self.forgotten.is_dead(&slot);
         !is_dead && self.guard.get(&slot) != Some(&statement.subject)

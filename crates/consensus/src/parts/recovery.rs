@@ -282,6 +282,20 @@ mod tests {
         assert_eq!(recovery.advance(&committee, at(903)), Some(RecoveryStage::Running));
     }
 
+    /// Six replicas with f = 2. Before a wait is over all five others count, and not f + 1 or n - f of them.
+    #[test]
+    fn one_missing_peer_is_waited_for_where_n_is_larger_than_2f_plus_1() {
+        let (committee, mut recovery) = (committee(6, 2), opened());
+        (1..=4).for_each(|id| recovery.note_answer(peer(id), RecoveryStage::Silent));
+        assert_eq!(recovery.advance(&committee, at(900)), None);
+        recovery.note_answer(peer(5), RecoveryStage::Silent);
+        assert_eq!(recovery.advance(&committee, at(901)), Some(RecoveryStage::Voting));
+        (1..=4).for_each(|id| recovery.note_answer(peer(id), RecoveryStage::Voting));
+        assert_eq!(recovery.advance(&committee, at(902)), None);
+        recovery.note_answer(peer(5), RecoveryStage::Voting);
+        assert_eq!(recovery.advance(&committee, at(903)), Some(RecoveryStage::Running));
+    }
+
     /// A peer may have been reached just now. Another peer, which fails next, may have missed its votes.
     #[test]
     fn peer_that_connects_late_is_waited_for_even_when_all_have_answered() {

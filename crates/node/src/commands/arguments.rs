@@ -45,6 +45,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn cluster_that_tolerates_a_fault_has_enough_replicas_for_its_protocol() {
+        let tolerates = |name, n| tolerates_one(quorate_protocols::find(name).unwrap(), n).is_ok();
+        assert_eq!([3, 4].map(|n| tolerates("pbft", n)), [false, true]);
+        assert_eq!([2, 3].map(|n| tolerates("optsync", n)), [false, true]);
+    }
+
+    #[test]
     fn cluster_is_named_by_its_file_or_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("cluster.toml");

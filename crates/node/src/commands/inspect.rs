@@ -144,8 +144,8 @@ fn inspect(config: &NodeConfig, mut host: Host, disk_bytes: u64) -> Result<Inspe
         state_digest: host.executor_mut().execution_mut().digest().to_string(),
         stable: status.stable.0,
         blocks: status.blocks,
-        reports_needed: config.genesis().committee().weak(),
-        serving_needed: config.cluster.entry.spec.serving(n, f),
+        reports_needed: config.cluster.reports_needed(),
+        serving_needed: config.cluster.serving_needed(),
     })
 }
 

@@ -49,8 +49,7 @@ pub struct StatusArgs {
 /// Fails when the cluster's file is wrong, or with `--ready` when the cluster is not available.
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let config = ClusterConfig::load(&args.cluster)?;
-    let n = config.n();
-    let enough = config.entry.spec.serving(n, usize::from(config.genesis.f));
+    let enough = config.serving_needed();
     let info = config.client_info();
     let answers = driver::status(info, args.wait).map_err(Failure::run)?;
     let replicas: Vec<Value> =

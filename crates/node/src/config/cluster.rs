@@ -152,6 +152,16 @@ impl ClusterConfig {
         self.replicas.len()
     }
 
+    /// Returns the number of running replicas that the cluster needs to serve clients.
+    pub(crate) fn serving_needed(&self) -> usize {
+        self.entry.spec.serving(self.n(), usize::from(self.genesis.f))
+    }
+
+    /// Returns the number of replicas of which one is honest: a replica believes so many equal reports.
+    pub(crate) fn reports_needed(&self) -> usize {
+        self.genesis.committee().weak()
+    }
+
     /// Returns all ids in order.
     pub fn ids(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         self.genesis.committee().ids()

@@ -22,10 +22,14 @@ fn testnet() -> (TempDir, Testnet) {
 }
 
 fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failure>) {
+    testnet_of(4, protocol, set)
+}
+
+fn testnet_of(n: u16, protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failure>) {
     let folder = tempfile::tempdir().unwrap();
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let addresses =
-        (0..4).map(|i| ReplicaAddresses { peers: address(4_000 + i), clients: address(5_000 + i) });
+        (0..n).map(|i| ReplicaAddresses { peers: address(4_000 + i), clients: address(5_000 + i) });
     let plan = Plan {
         service: Service::KV,
         entry: quorate_protocols::find(protocol).unwrap(),
@@ -37,6 +41,22 @@ fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failu
     };
     let testnet = Testnet::create(folder.path(), &plan);
     (folder, testnet)
+}
+
+/// Among six replicas with f = 1, f + 1 = 2, the quorum is 4, n - f = 5. With f = 2 only a bound on delays suffices.
+#[test]
+fn f_and_the_numbers_that_operators_read_follow_from_the_protocol() {
+    let (folder, testnet) = testnet_of(6, "pbft", &[]);
+    let cluster = testnet.unwrap().cluster;
+    assert_eq!((cluster.reports_needed(), cluster.serving_needed()), (2, 4));
+    let file = folder.path().join("cluster.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\nf = 1\n"), "{text}");
+    fs::write(&file, text.replace("\nf = 1\n", "\nf = 2\n")).unwrap();
+    assert_eq!(ClusterConfig::load(&file).unwrap_err().field, "genesis.f");
+    let (_folder, testnet) = testnet_of(6, "optsync", &[]);
+    let cluster = testnet.unwrap().cluster;
+    assert_eq!((cluster.genesis.f, cluster.reports_needed(), cluster.serving_needed()), (2, 3, 4));
 }
 
 /// Limits and parameters of either file have their names in it. They are in the files and in the identity.

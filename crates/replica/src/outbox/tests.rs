@@ -1,5 +1,5 @@
 use super::*;
-use quorate_consensus::{CHECKPOINT_KIND, Checkpoint, Place};
+use quorate_consensus::{Checkpoint, Place};
 use quorate_types::{DecodeError, Kind, Reader, View};
 
 const VOTE: Kind = Kind::new("vote");
@@ -297,6 +297,19 @@ fn checkpoint_waits_without_haste() {
     assert_eq!(other.statement().kind, CHECKPOINT_KIND);
     let sent = rig.outbox.send_host(Time(0), To::All, HostMessage::Checkpoint(other), &mut rig.out);
     assert!(matches!(sent, Err(Unsent::Contradiction(..))), "one state for one height");
+}
+
+/// A replica that has come back may have signed checkpoints before it lost its disk. They are no sign of a roll-back.
+#[test]
+fn checkpoint_from_before_the_loss_of_a_disk_is_not_missing() {
+    let mut rig = Rig::default();
+    let checkpoint = Checkpoint { height: Height(128), ..Checkpoint::GENESIS }.statement();
+    let vote = vote(1, 1).auth().statement().unwrap();
+    assert!(rig.outbox.lacks(&checkpoint) && rig.outbox.lacks(&vote));
+    rig.outbox.begin_step();
+    rig.outbox.abstain(Floors::default(), &mut rig.out);
+    assert!(!rig.outbox.lacks(&checkpoint));
+    assert!(rig.outbox.lacks(&vote), "promises of the protocol are above the floors");
 }
 
 /// A step may have its mark on disk before it sends more, for example while the host executes.

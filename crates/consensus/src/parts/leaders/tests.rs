@@ -267,3 +267,22 @@ fn missing_headers_are_looked_up_once_and_found_when_they_arrive() {
     judge.learn(&committee, &grown.tree, top).unwrap();
     assert_eq!(late.known.get(&top), judge.known.get(&top));
 }
+
+/// Among seven, f = 2: of three replicas that have failed, the last two are left out, for f + 2 turns of four views without a
+/// commit.
+#[test]
+fn f_replicas_are_left_out_for_f_plus_2_turns() {
+    let committee = committee(7);
+    let leaders = leaders(LeaderPolicy::Avoiding, &committee);
+    let leader = |view, failures: [u64; 7]| {
+        let mut history = LeaderHistory::genesis(7);
+        history.committed = (Tip { height: Height(40), ..Tip::GENESIS }, failures.map(Height).into());
+        leaders.by_history(&committee, View(view), &history).unwrap().0
+    };
+    let by_turn = [0, 4, 8].map(|view| leader(view, [10, 20, 30, 0, 0, 0, 0]));
+    assert_eq!(by_turn[0], 0, "the oldest failure");
+    assert!(by_turn[1..].iter().all(|id| ![1, 2].contains(id)), "{by_turn:?}");
+    // The turn of replica 4 begins in view 16, the last one of this rule.
+    assert_ne!(leader(16, [0, 0, 0, 0, 10, 0, 0]), 4);
+    assert_eq!(leader(17, [0, 0, 0, 0, 10, 0, 0]), 4);
+}

@@ -3,7 +3,8 @@
 use super::kit::{Bench, after, follows, on, qc, r, round_robin};
 use super::shared;
 use crate::chained::hotstuff::HotStuffParams;
-use crate::chained::{ChainedParams, Content, HotStuff, VOTE};
+use crate::chained::{Chained, ChainedParams, Content, HotStuff, Rules as _, VOTE};
+use quorate_consensus::harness::Setup;
 use quorate_consensus::parts::pacemaker::Complaints;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, To};
@@ -106,4 +107,15 @@ fn h5_complaints_go_to_one_more_replica_with_each_expiry() {
         let to: Vec<To> = bench.replica.sent().into_iter().map(|(to, _)| to).collect();
         assert_eq!(to, [To::Some(receivers.iter().map(|id| r(*id)).collect())]);
     }
+}
+
+/// §16, among six, f = 1: with linear complaints the second expiry reaches an honest collector.
+#[test]
+fn linear_complaints_reach_an_honest_collector_at_their_f_plus_1st_expiry() {
+    let committee = Setup::of::<Chained<HotStuff>>(6).committee::<Chained<HotStuff>>();
+    let expiries = [Complaints::Broadcast, Complaints::Linear].map(|complaints| {
+        let params = ChainedParams { own: HotStuffParams { complaints }, ..ChainedParams::default() };
+        HotStuff::failed_turns(&params, &committee).expiries
+    });
+    assert_eq!(expiries, [1, 2]);
 }

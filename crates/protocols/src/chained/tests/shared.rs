@@ -4,12 +4,14 @@ use super::kit::{Bench, MS, SIGNATURE, follows, on, qc, r, timeouts};
 use crate::chained::{
     Chained, ChainedMessage, ChainedParams, Content, HotStuff, HotStuff2, Jolteon, Rules, Timer, VOTE,
 };
-use quorate_consensus::harness::{Setup, payload};
+use quorate_consensus::harness::{Harness, Setup, payload};
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::leaders::LeaderPolicy;
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
-use quorate_consensus::{Certificate, Claims, LinkEvent, Message, Protocol, Ready, Reject, Signed, To};
+use quorate_consensus::{
+    Certificate, Claims, LinkEvent, Message, OpenError, Protocol, Ready, Reject, Signed, To,
+};
 use quorate_types::{Block, BlockId, Height, Kind, View};
 
 /// Makes a test for each rule set out of each function.
@@ -58,10 +60,21 @@ for_each_rule_set! {
     c6_lost_vote_is_sent_again
     c6_votes_go_to_the_next_leader
     c5_no_vote_after_a_timeout
+    open_refuses_more_than_a_third_of_faulty_replicas
 }
 
 fn c5_no_vote_after_a_timeout<R: Rules>() {
     no_vote_after_a_timeout::<R>(false);
+}
+
+fn open_refuses_more_than_a_third_of_faulty_replicas<R: Rules>() {
+    let open = |n, f| {
+        let setup = Setup { f, ..Setup::of::<Chained<R>>(n) };
+        Harness::<Chained<R>>::open(r(0), setup, &ChainedParams::default()).err()
+    };
+    assert!([(1, 0), (4, 1), (6, 1), (7, 2)].iter().all(|(n, f)| open(*n, *f).is_none()));
+    let bad = [(3, 1), (6, 2), (9, 3)];
+    assert!(bad.iter().all(|(n, f)| matches!(open(*n, *f), Some(OpenError::Committee(_)))));
 }
 
 /// A certificate counts even if the message that carries it is wrong.
@@ -172,7 +185,10 @@ fn n3_proofs_are_checked<R: Rules>() {
         ("lists more than the certificate", |proof| {
             (listed(proof).view, listed(proof).listed[2].body) = (View(3), View(2));
         }),
-        ("too few votes", |proof| proof.qc = Certificate::of(proof.qc.statement, &[(r(0), SIGNATURE)])),
+        ("f + 1 votes", |proof| {
+            let votes = [0, 1].map(|id| (r(id), SIGNATURE));
+            proof.qc = Certificate::of(proof.qc.statement, &votes);
+        }),
         ("another kind", |proof| proof.qc.statement.kind = Kind::new("other")),
         ("a height", |proof| proof.qc.statement.height = Height(1)),
         ("view 0", |proof| proof.qc.statement.view = View(0)),

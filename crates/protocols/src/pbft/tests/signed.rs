@@ -50,13 +50,13 @@ fn signed_by(kind: Kind, (height, block, view): (u64, BlockId, u64), by: &[u16])
 }
 
 /// Returns certificates of a prepared block, signed by its leader and these two replicas.
-fn certified(entry: (u64, BlockId, u64), by: &[u16]) -> Certified {
+pub(super) fn certified(entry: (u64, BlockId, u64), by: &[u16]) -> Certified {
     let leader = u16::try_from(entry.2 % 4).unwrap();
     Certified { proposal: signed_by(PRE_PREPARE, entry, &[leader]), prepares: signed_by(PREPARE, entry, by) }
 }
 
 /// Returns a view change with certificates for these (height, block, view), each by the two replicas after the leader.
-fn shows(view: u64, entries: &[(u64, BlockId, u64)]) -> ViewChange {
+pub(super) fn shows(view: u64, entries: &[(u64, BlockId, u64)]) -> ViewChange {
     let prepared = entries.iter().map(|(height, block, view)| BlockClaim {
         height: Height(*height),
         block: *block,
@@ -75,7 +75,7 @@ fn shows(view: u64, entries: &[(u64, BlockId, u64)]) -> ViewChange {
     }
 }
 
-fn leaves(change: ViewChange) -> PbftMessage {
+pub(super) fn leaves(change: ViewChange) -> PbftMessage {
     PbftMessage::ViewChange(Box::new(change))
 }
 

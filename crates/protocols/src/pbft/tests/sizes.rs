@@ -2,10 +2,10 @@
 
 use super::selection::change;
 use super::views::{STATUS, T0, entries, leaves, new_view, standing, stands, suspect, with_height_1};
-use super::*;
+use super::{signed, *};
 use crate::pbft::certificates::certified_bytes;
-use crate::pbft::{BlockClaim, Certified, EntryProof, PREPARE, PbftSigned};
-use quorate_consensus::Certificate;
+use crate::pbft::{BlockClaim, Certified, EntryProof, PREPARE, PbftSigned, SignedMessage, ViewChange};
+use quorate_consensus::{Certificate, Claims, Message as _};
 use quorate_types::{Signature, Statement, Wire};
 
 /// Returns replica 2 of six, f = 1, without the NEW-VIEW of view 1. It knows that five have left view 0.
@@ -66,4 +66,28 @@ fn s2_room_for_a_certificate_is_that_of_a_quorum() {
     let entry = BlockClaim { height: Height(1), block: BlockId::ZERO, view: View(1) };
     let (needed, room) = (certified.to_bytes().len() + entry.to_bytes().len(), certified_bytes(&committee));
     assert!((needed..needed + 3 * 64).contains(&room), "{room} for {needed}");
+}
+
+/// Among six, f = 1, the quorum is 4: the leader and three others. f + 1 = 2 and n - f = 5.
+#[test]
+fn s3_certificate_has_a_quorum_with_its_leader() {
+    let entry = (1, block(1, 7).id(), 0);
+    let shows = |by: &[u16]| {
+        let certified = vec![signed::certified(entry, by)];
+        signed::leaves(ViewChange { certified, ..signed::shows(1, &[entry]) })
+    };
+    let committee = setup(6).committee::<PbftSigned>();
+    let claimed = |by: &[u16]| {
+        let mut claims = Claims::new(&committee, 4);
+        SignedMessage(shows(by)).claims(&mut claims);
+        claims.finish().err()
+    };
+    let taken = |by: &[u16]| {
+        let mut backup = Harness::<PbftSigned>::open(ReplicaId(1), setup(6), &PbftParams::default()).unwrap();
+        backup.deliver(ReplicaId(2), shows(by).into())
+    };
+    assert_eq!((claimed(&[1, 2, 3]), taken(&[1, 2, 3])), (None, Ok(())));
+    assert_eq!(claimed(&[1, 2]), Some("too few signers"));
+    assert_eq!(taken(&[1, 2]), Err(Reject::Invalid("too few signers")));
+    assert_eq!(taken(&[1, 2, 3, 4]), Err(Reject::Invalid("more PREPAREs than needed")));
 }

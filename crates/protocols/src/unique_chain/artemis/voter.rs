@@ -220,6 +220,8 @@ impl UniqueChain<Artemis> {
     /// A7. §6: whether a block with requests up to the head is not final on the chain of the tip. Without further votes the last
     /// blocks before a pause would never be committed.
     fn is_open(&self, cx: &mut Context<'_, Artemis>, tip: EntryRef, state: &ChainState) -> bool {
+        // A larger number than f + 1 gives the same answer: each accepted vote has committed what f + 1 voters endorsed. The base
+        // then covers the requests that they settle.
         let (weak, base) = (cx.committee().weak(), self.entries.base());
         let (mut voters, mut at) = (ReplicaSet::EMPTY, tip);
         while at.round > base.round {

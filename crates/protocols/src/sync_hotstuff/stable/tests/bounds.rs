@@ -1,7 +1,7 @@
 //! Limits on the memory and the messages that a peer may cause.
 
 use super::*;
-use crate::sync_hotstuff::replica::WINDOWS_AHEAD;
+use crate::sync_hotstuff::replica::{Form, WINDOWS_AHEAD};
 
 both! {
     headers_are_kept_within_the_window;
@@ -146,4 +146,11 @@ fn window_is_that_of_the_committed_block<V: Variant>() {
     let floors = bench.replica.floors();
     assert!(floors.height == Height(0) && floors.views.iter().all(|(_, view)| *view == View(2)));
     assert_eq!(floors.views.len(), 4);
+}
+
+/// §21, among six, f = 2: the view that runs at the heal, and those of two more leaders.
+#[test]
+fn f_plus_1_views_may_be_bad_after_a_heal() {
+    let committee = Setup::of::<SyncHotStuff<Plain>>(6).committee::<SyncHotStuff<Plain>>();
+    assert_eq!(<Plain as Form>::bad_views(&committee), 3);
 }

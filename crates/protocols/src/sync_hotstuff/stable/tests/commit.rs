@@ -173,6 +173,17 @@ fn s7_certificate_without_all_votes_is_broadcast<V: Variant>() {
     assert_eq!((shown(&mut bench), bench.committed().len()), (vec![], 1));
 }
 
+/// Four votes of five are a quorum, and one replica may still lack the certificate.
+#[test]
+fn s7_certificate_with_all_votes_but_one_is_broadcast() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let mut bench = Bench::<Plain>::new();
+    bench.grow(&blocks);
+    let _ = bench.deliver(2, voted(&blocks[0]));
+    bench.pass(2 * quarter());
+    assert_eq!(shown(&mut bench), [id(&blocks[0])]);
+}
+
 /// §8, Lemma 1 c: all have it Δ after it was shown. Evidence of replicas that have left the view before has arrived by then.
 fn s7_late_certificate_extends_the_wait<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);

@@ -2,6 +2,8 @@
 
 use super::base_points::{base, decided, point, reports};
 use super::*;
+use crate::unique_chain::artemis::message::CBLOCK;
+use crate::unique_chain::replica::Form as _;
 use quorate_consensus::Protocol as _;
 use quorate_types::OrderChain;
 
@@ -40,4 +42,14 @@ fn proof_of_order_has_f_plus_1_voters() {
         })
         .collect();
     assert_eq!(shown, [0, 0, 3, 3]);
+}
+
+/// §20: liars open at most f views that no honest peer knows, and one honest replica the next.
+#[test]
+fn f_plus_1_views_above_the_known_one_may_be_forgotten() {
+    let committee = Setup::of::<UniqueChain<Artemis>>(usize::from(SIX)).committee::<UniqueChain<Artemis>>();
+    let bench = Bench::running_among(ME, SIX);
+    let forgotten = Artemis::forgotten(bench.replica.protocol(), &committee);
+    let view = bench.replica.protocol().state_after(genesis()).unwrap().view;
+    assert!(forgotten.contains(&(CBLOCK, view.plus(3))), "{forgotten:?}");
 }
