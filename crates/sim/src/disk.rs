@@ -137,6 +137,8 @@ pub(crate) struct DiskWatch {
     pub(crate) is_torn: bool,
     /// Place and length of the last write.
     last_write: Option<(u32, u32, usize)>,
+    /// Places and lengths of all writes since the last sync, and of those that the last sync has made durable.
+    pub(crate) newest_writes: [Vec<(u32, u32, usize)>; 2],
     /// Effects of each fault.
     pub(crate) felt: BTreeMap<Named, u64>,
 }
@@ -159,6 +161,16 @@ impl DiskWatch {
     /// Plans a power cut for the `steps`-th step from now.
     pub(crate) fn set_fuse(&mut self, steps: u64) {
         self.fuse = Some(self.steps.saturating_add(steps));
+    }
+
+    /// Returns the step at which the power fails.
+    pub(crate) fn fuse(&self) -> Option<u64> {
+        self.fuse
+    }
+
+    /// Plans a power cut again that [`Self::fuse`] has returned.
+    pub(crate) fn restore_fuse(&mut self, fuse: Option<u64>) {
+        self.fuse = fuse;
     }
 
     /// Cancels a planned power cut.
@@ -383,6 +395,12 @@ impl SharedDisk {
         disk.flip_blob(&name, at, bit(rng))
     }
 
+    /// Calls a function with the watch and the disk below it.
+    pub(crate) fn below<R>(&self, look: impl FnOnce(&mut DiskWatch, &mut MemDisk) -> R) -> R {
+        let Inside { watch, disk, .. } = &mut *self.inside();
+        look(watch, disk)
+    }
+
     /// Whether written bytes wait for a sync.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.inside().disk.unsynced_bytes() > 0
@@ -444,6 +462,7 @@ impl SimDisk {
         let Inside { watch, disk, .. } = &mut *self.shared.inside();
         if !std::mem::take(&mut watch.misdirects) {
             watch.last_write = Some((slot, offset, length));
+            watch.newest_writes[0].push((slot, offset, length));
             if let Some(writes) = &mut watch.all_writes {
                 writes.push((slot, offset, length));
             }
@@ -506,6 +525,7 @@ impl Disk for SimDisk {
         watch.spin(&mut self.rng, |costs| costs.sync_ns);
         watch.syncs = watch.syncs.saturating_add(1);
         watch.synced.append(&mut watch.written);
+        watch.newest_writes[1] = std::mem::take(&mut watch.newest_writes[0]);
         Ok(())
     }
 

@@ -82,7 +82,7 @@ pub use settings::{
     sets_leaders,
 };
 pub use trace::{Trace, Who};
-pub use world::{ControlledInput, Plan, World};
+pub use world::{ControlledInput, FileDamage, Plan, World};
 
 /// Returns milliseconds as nanoseconds.
 #[must_use]

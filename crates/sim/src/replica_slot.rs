@@ -20,7 +20,7 @@ use quorate_types::codec::Wire as _;
 use quorate_types::digest::context;
 use quorate_types::rng::Rng;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient};
-use quorate_types::{ClientId, Height, Incarnation, ReplicaId, Time};
+use quorate_types::{ClientId, Height, Incarnation, ReplicaId, ReplicaSet, Time};
 
 /// Wall-clock time at the beginning of a world: some day in 2026.
 pub(crate) const WALL_NS: u64 = 1_770_000_000_000_000_000;
@@ -141,6 +141,10 @@ pub(crate) struct ReplicaSlot {
     pub(crate) client_connections: ClientConnections,
     /// Starts of the replica so far.
     pub(crate) opens: u64,
+    /// The reason for which the replica has stopped by itself or did not open, the last time that it did.
+    pub(crate) why_stopped: Option<String>,
+    /// The peers a connection with which was refused since the replica was opened, by either end.
+    pub(crate) refused: ReplicaSet,
     /// The second replica of a twin, with a disk and a life of its own behind the same links.
     pub(crate) second: Option<Box<Self>>,
     /// Whether the host has input for the next turn.
@@ -180,6 +184,8 @@ impl ReplicaSlot {
             read_log: None,
             client_connections: ClientConnections::default(),
             opens: 0,
+            why_stopped: None,
+            refused: ReplicaSet::EMPTY,
             second: None,
             has_read: false,
             work_rng,
@@ -195,6 +201,7 @@ impl ReplicaSlot {
         output: &mut TurnOutput,
     ) -> Result<(), HostFault> {
         self.opens = self.opens.saturating_add(1);
+        self.refused = ReplicaSet::EMPTY;
         self.service.journal.look().clear();
         let key = cluster.keys.get(self.id.index()).cloned();
         let Some(key) = key else { return Ok(()) };

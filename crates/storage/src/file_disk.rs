@@ -121,7 +121,13 @@ impl FileDisk {
         let direct =
             (config.direct && config.durability == Durability::Fsync).then(|| open_direct(&path)).flatten();
         let length = log.metadata().map_err(|error| failed(doing, &error))?.len();
-        let segments = u32::try_from(length / u64::from(config.segment_bytes)).unwrap_or(u32::MAX);
+        // A file that was truncated ends inside a segment. What the segment still has is read, with zeros behind it.
+        let segments = length.div_ceil(u64::from(config.segment_bytes));
+        let end = segments.saturating_mul(u64::from(config.segment_bytes));
+        if length < end {
+            reserve(&log, (length, end), doing)?;
+        }
+        let segments = u32::try_from(segments).unwrap_or(u32::MAX);
         let mut disk = Self {
             folder: folder.to_owned(),
             config,
@@ -240,6 +246,28 @@ pub(crate) fn failed(doing: &'static str, error: &io::Error) -> Fault {
     }
 }
 
+/// Extends the log's file from its end to another one, with zeros.
+fn reserve(log: &File, (from, to): (u64, u64), doing: &'static str) -> Result<(), Fault> {
+    match rustix::fs::fallocate(log, FallocateFlags::empty(), from, to.saturating_sub(from)) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            // Without a reservation the file must be written, or a later write could find the disk full.
+            let page = [0; PAGE_BYTES];
+            for at in (from..to).step_by(PAGE_BYTES) {
+                let length = usize::try_from(to.saturating_sub(at)).unwrap_or(PAGE_BYTES).min(PAGE_BYTES);
+                let written = log.write_all_at(page.get(..length).unwrap_or(&page), at);
+                written.map_err(|error| failed(doing, &error))?;
+            }
+            Ok(())
+        }
+        Err(error) => {
+            // A partial reservation would count as the beginning of a segment.
+            let _ = log.set_len(from);
+            Err(failed(doing, &error.into()))
+        }
+    }
+}
+
 impl Disk for FileDisk {
     fn page_bytes(&self) -> usize {
         PAGE_BYTES
@@ -259,23 +287,8 @@ impl Disk for FileDisk {
 
     fn grow(&mut self) -> Result<u32, Fault> {
         let doing = "adding a segment to the log";
-        let (at, length) = (self.at(self.segments, 0), u64::from(self.config.segment_bytes));
-        match rustix::fs::fallocate(&self.log, FallocateFlags::empty(), at, length) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::OPNOTSUPP) => {
-                // Without a reservation the file must be written, or a later write could find the disk full.
-                let page = [0; PAGE_BYTES];
-                for offset in (0..length).step_by(PAGE_BYTES) {
-                    let written = self.log.write_all_at(&page, at + offset);
-                    written.map_err(|error| failed(doing, &error))?;
-                }
-            }
-            Err(error) => {
-                // A partial reservation would count as the beginning of a segment.
-                let _ = self.log.set_len(at);
-                return Err(failed(doing, &error.into()));
-            }
-        }
+        let at = self.at(self.segments, 0);
+        reserve(&self.log, (at, at.saturating_add(u64::from(self.config.segment_bytes))), doing)?;
         let slot = self.segments;
         self.segments += 1;
         Ok(slot)

@@ -43,7 +43,7 @@ impl FrozenDisk {
             snapshots: folder.join(SNAPSHOTS_FOLDER),
             log,
             log_bytes,
-            segments: u32::try_from(log_bytes / u64::from(SEGMENT_BYTES)).unwrap_or(u32::MAX),
+            segments: u32::try_from(log_bytes.div_ceil(u64::from(SEGMENT_BYTES))).unwrap_or(u32::MAX),
             salt,
             written: BTreeMap::new(),
             blobs: BTreeMap::new(),

@@ -177,6 +177,28 @@ impl MemDisk {
         flip(self.blobs.get_mut(name).and_then(|bytes| bytes.get_mut(byte)), bit)
     }
 
+    /// Cuts the log off at a byte, counted over all segments, as a truncated file is. Zeros follow in the last segment.
+    pub fn truncate_log(&mut self, byte: u64) {
+        let segment_bytes = u64::from(self.segment_bytes);
+        let place = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        self.segments.truncate(place(byte.div_ceil(segment_bytes)));
+        let (slot, rest) = (place(byte / segment_bytes), place(byte % segment_bytes));
+        let last = self.segments.get_mut(slot).and_then(|bytes| bytes.get_mut(rest..));
+        last.unwrap_or_default().fill(0);
+        self.segments_synced = self.segments_synced.min(self.segments.len());
+    }
+
+    /// Replaces the bytes of a segment from this one on by zeros, as a file system does that has lost them.
+    pub fn lose_from(&mut self, slot: u32, byte: u32) {
+        let segment = self.segments.get_mut(to_usize(slot));
+        segment.and_then(|bytes| bytes.get_mut(to_usize(byte)..)).unwrap_or_default().fill(0);
+    }
+
+    /// Cuts a blob off at a byte.
+    pub fn truncate_blob(&mut self, name: &str, byte: usize) {
+        self.blobs.entry(name.to_owned()).and_modify(|bytes| bytes.truncate(byte));
+    }
+
     /// Returns the bytes written to segments since the last sync.
     #[must_use]
     pub fn unsynced_bytes(&self) -> u64 {

@@ -218,6 +218,7 @@ pub(crate) struct Snapshots {
 
 /// The file that names the height from which on the own states are wrong.
 const DISTRUSTED: &str = "distrusted";
+const DISTRUSTED_BYTES: u64 = 8 + 4;
 
 fn manifest_name(height: Height) -> String {
     format!("snapshot-{:020}", height.0)
@@ -243,9 +244,7 @@ impl Snapshots {
             found.bytes = found.bytes.saturating_add(bytes);
             found.heights.extend(number_of(&name, "snapshot-").map(Height));
             if name == DISTRUSTED {
-                let mut height = [0; 8];
-                disk.blob_read(DISTRUSTED, 0, &mut height)?;
-                found.distrusted = Height(u64::from_le_bytes(height));
+                found.distrusted = distrusted_from(disk, bytes)?;
             }
         }
         found.heights.sort_unstable();
@@ -285,7 +284,8 @@ impl Snapshots {
     /// a later one, is trusted from then on.
     pub(crate) fn distrust<D: Disk>(&mut self, disk: &mut D, height: Height) -> Result<(), Fault> {
         disk.blob_begin(DISTRUSTED)?;
-        disk.blob_append(&height.0.to_le_bytes())?;
+        let bytes = height.0.to_le_bytes();
+        disk.blob_append(&[&bytes[..], &crc32c::crc32c(&bytes).to_le_bytes()].concat())?;
         disk.blob_sync()?;
         disk.blob_commit()?;
         self.distrusted = height;
@@ -611,6 +611,23 @@ impl Snapshots {
         }
         Ok(())
     }
+}
+
+/// Reads the height from which on the own states are wrong: a height, and its CRC-32C. If the file is damaged, every own state may be
+/// wrong.
+fn distrusted_from<D: Disk>(disk: &D, size: u64) -> Result<Height, Fault> {
+    let mut bytes = vec![0; usize::try_from(size.min(DISTRUSTED_BYTES)).unwrap_or(0)];
+    disk.blob_read(DISTRUSTED, 0, &mut bytes)?;
+    let mut reader = Reader::new(&bytes);
+    let (height, checksum) = (reader.u64(), reader.u32());
+    Ok(match (height, checksum, bytes.get(..8)) {
+        (Ok(height), Ok(checksum), Some(of))
+            if size == DISTRUSTED_BYTES && checksum == crc32c::crc32c(of) =>
+        {
+            Height(height)
+        }
+        _ => Height(1),
+    })
 }
 
 fn flush<D: Disk>(disk: &mut D, writer: &mut SnapshotWriter) -> Result<(), Fault> {

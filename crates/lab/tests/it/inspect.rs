@@ -4,6 +4,7 @@ use crate::common::Cluster;
 use crate::support::quorate;
 use quorate_node::layout::node_folder;
 use quorate_types::ReplicaId;
+use quorate_types::rng::Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -105,4 +106,65 @@ fn damage_is_reported_with_advice_and_the_folder_stays_the_same() {
         ran.err
     );
     assert!(files(&node) == before, "a file has changed");
+}
+
+/// Returns damage of the log by a seed: some flipped bits, or a truncation.
+fn damaged(log: &[u8], seed: u64) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    // Most of a page is zeros behind its last record.
+    let used: Vec<usize> = (0..log.len()).filter(|at| log[*at] != 0).collect();
+    let mut damaged = log.to_vec();
+    match seed {
+        0 => damaged.clear(),
+        1 => damaged.truncate(100),
+        _ if seed.is_multiple_of(2) => damaged.truncate(*rng.pick(&used).unwrap()),
+        _ => (0..=rng.below(3)).for_each(|_| damaged[*rng.pick(&used).unwrap()] ^= 1 << rng.below(8)),
+    }
+    damaged
+}
+
+/// Whether a report tells the operator what to do.
+fn has_advice(text: &str) -> bool {
+    ["start the node with --rejoin", "start it with --rejoin", "start the node again", "Start the node:"]
+        .iter()
+        .any(|advice| text.contains(advice))
+}
+
+/// Random truncations and bit flips of the log, and files of noise among the snapshots.
+#[test]
+fn random_damage_never_ends_in_a_panic_or_without_advice() {
+    let mut cluster = Cluster::start_of("pbft", 4, &[]);
+    let dir = cluster.dir();
+    for value in 0..6 {
+        let put = quorate(&["kv", "--cluster", dir.to_str().unwrap(), "put", "key", &value.to_string()]);
+        assert_eq!(put.code, Some(0), "{}", put.err);
+    }
+    level(&cluster);
+    cluster.nodes.stop_all();
+    let node = node_folder(&dir, ONE);
+    let (log, snapshots) = (node.join("data/log"), node.join("data/snapshots"));
+    let sound = fs::read(&log).unwrap();
+    let (mut refused, mut excluded, mut undamaged) = (0, 0, 0);
+    for seed in 0..40 {
+        fs::write(&log, damaged(&sound, seed)).unwrap();
+        let noise: Vec<u8> = (0..seed % 50).map(|byte| (byte * seed) as u8).collect();
+        let name =
+            ["distrusted", "snapshot-00000000000000000002", "chunks-00000000000000000001"][seed as usize % 3];
+        fs::write(snapshots.join(name), noise).unwrap();
+        let before = files(&node);
+        let ran = quorate(&["inspect", node.to_str().unwrap()]);
+        let case = format!("seed {seed}: {:?} {} {}", ran.code, ran.out, ran.err);
+        assert!(matches!(ran.code, Some(0 | 1)) && !ran.err.contains("panicked"), "{case}");
+        assert!(files(&node) == before, "{case}: a file has changed");
+        let is_undamaged = ran.out.contains("undamaged: its node continues");
+        assert!(is_undamaged || has_advice(&(ran.out.clone() + &ran.err)), "{case}: no advice");
+        refused += u32::from(ran.err.contains("the log is damaged"));
+        excluded += u32::from(ran.out.contains("takes no part any more"));
+        undamaged += u32::from(is_undamaged);
+        fs::remove_file(snapshots.join(name)).unwrap();
+    }
+    let counts =
+        format!("{refused} refused, {excluded} with an older log, {undamaged} whose log only lacks its end");
+    assert!(refused > 5 && excluded > 1, "{counts}");
+    println!("{counts}");
 }

@@ -75,6 +75,8 @@ struct Inspection {
     snapshots: Snapshots,
     /// The reason why log and snapshots give no state; `null` if they do.
     missing_state: Option<String>,
+    /// The reason why the replica takes part no more; `null` if it does.
+    excluded: Option<String>,
     /// First and last decided height whose block is in the log; the first is above the last if there is none.
     kept: (u64, u64),
     /// Height of the state after snapshot and log.
@@ -108,7 +110,9 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let disk_bytes = disk.file_bytes().map_err(Failure::run)?;
     let setup = HostSetup { amnesiac_from, ..host_setup(&config, service, &config.keys()?)? };
     let host = runtime::open_alone(setup, Box::new(disk)).map_err(|fault| failure(&config, &fault))?;
-    let inspection = inspect(&config, host, disk_bytes)?;
+    let excluded = folder.exclusion(host.replica().incarnation().0);
+    let excluded = excluded.map_err(|error| config.error("data_dir", error.to_string()))?;
+    let inspection = Inspection { excluded, ..inspect(&config, host, disk_bytes)? };
     if args.json { out::json(&inspection) } else { print(&inspection) }
 }
 
@@ -139,6 +143,7 @@ fn inspect(config: &NodeConfig, mut host: Host, disk_bytes: u64) -> Result<Inspe
             proven_snapshot: host.store().newest_proven().unwrap_or_default().0,
         },
         missing_state: host.missing_state().map(str::to_owned),
+        excluded: None,
         kept: (first.0, last.0),
         executed: host.executor().execution().height().0,
         state_digest: host.executor_mut().execution_mut().digest().to_string(),
@@ -183,6 +188,9 @@ fn print(found: &Inspection) -> Result<(), Failure> {
             "amnesiac: the replica has lost an earlier disk. It makes no statement until its peers have shown it all that binds \
              it, and counts among the f faulty replicas until then.",
         )?;
+    }
+    if let Some(why) = &found.excluded {
+        return out::line(runtime::excluded(why));
     }
     match &found.missing_state {
         Some(why) => out::line(format_args!(

@@ -34,6 +34,7 @@ use bytes::Bytes;
 use links::Links;
 use log_lines::LogLine;
 use quarantine::Quarantine;
+pub(crate) use quarantine::alarm as excluded;
 use quorate_consensus::{Alarm, LinkEvent};
 use quorate_host::{DivergedState, Host, HostFault, HostSetup, Outgoing as _, TurnEnd, TurnWork};
 use quorate_net::link::Identity;

@@ -82,8 +82,8 @@ impl Quarantine {
     }
 }
 
-/// Returns the line of the log, which is the alarm in `status` too.
-pub(super) fn alarm(reason: &str) -> String {
+/// Returns the line of the log, which is the alarm in `status` and the finding of `inspect` too.
+pub(crate) fn alarm(reason: &str) -> String {
     format!(
         "this replica takes no part any more, because it has sent more than its disk has: {reason}. It counts among the f faulty \
          replicas: stop it, move its data folder away, and start it with --rejoin"

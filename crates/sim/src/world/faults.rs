@@ -155,13 +155,19 @@ impl World {
         }
     }
 
-    /// Closes a replica and opens it anew, as a node does after a transfer of state, or when its own state is wrong.
+    /// Closes a replica and opens it anew, as a node does after a transfer of state, or when its own state is wrong. The machine
+    /// goes on meanwhile, and so does the count of steps to a planned power cut.
     fn reopen(&mut self, id: ReplicaId) {
-        if self.slot(id).is_some_and(|slot| slot.running.as_ref().is_some_and(|running| running.must_reopen))
-        {
-            self.lose_power(id, Survives::Cached);
-            self.start_again(id);
+        let slot =
+            self.slot(id).filter(|slot| slot.running.as_ref().is_some_and(|running| running.must_reopen));
+        let Some(slot) = slot else { return };
+        let planned = (slot.machine.fuse, slot.machine.disk.watch(|watch| watch.fuse()));
+        self.lose_power(id, Survives::Cached);
+        if let Some(slot) = self.slot_mut(id) {
+            slot.machine.fuse = planned.0;
+            slot.machine.disk.watch(|watch| watch.restore_fuse(planned.1));
         }
+        self.start_again(id);
     }
 
     fn start_again(&mut self, id: ReplicaId) {

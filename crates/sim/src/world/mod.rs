@@ -10,6 +10,7 @@ mod clients;
 mod controlled_input;
 mod exact;
 mod faults;
+mod file_damage;
 mod links;
 mod mutations;
 mod network;
@@ -51,6 +52,7 @@ use std::collections::BTreeMap;
 use twins_schedule::TwinsSchedule;
 
 pub use controlled_input::ControlledInput;
+pub use file_damage::FileDamage;
 pub use plan::Plan;
 
 /// An event.

@@ -546,6 +546,11 @@ impl World {
                     self.trace.note(self.now, Who::Replica(id), "refuses", &[why.as_bytes()], || {
                         EventDetails::kind("connection").from(Who::Replica(peer)).and(why)
                     });
+                    for (one, other) in [(id, peer), (peer, id)] {
+                        if let Some(slot) = self.slot_mut(one) {
+                            slot.refused.insert(other);
+                        }
+                    }
                     let index = ReplicaPair::index(id, peer);
                     if self.network.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
                         self.break_pair(index);

@@ -286,7 +286,14 @@ impl World {
         let is_dead = self.slot(id).is_some_and(|slot| slot.machine.disk.watch(|watch| watch.is_dead));
         let survives = self.slot(id).and_then(|slot| slot.machine.fuse).unwrap_or(Survives::Nothing);
         self.lose_power(id, survives);
-        if is_dead { Ok(()) } else { Err(fault.to_string()) }
+        if is_dead {
+            return Ok(());
+        }
+        let why = fault.to_string();
+        if let Some(slot) = self.slot_mut(id) {
+            slot.why_stopped = Some(why.clone());
+        }
+        Err(why)
     }
 
     /// Finishes a turn: its output takes effect, and the next turn is scheduled.

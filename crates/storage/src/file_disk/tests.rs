@@ -106,7 +106,7 @@ fn log_file_with_a_partial_segment_is_used() {
     let file = OpenOptions::new().write(true).open(folder.path().join(LOG_FILE)).unwrap();
     file.set_len(u64::from(SEGMENT) + 12_345).unwrap();
     let (mut store, found) = open(folder.path(), config(true, Durability::Fsync)).unwrap();
-    assert_eq!((store.disk().segments(), found.len()), (1, 1));
+    assert_eq!((store.disk().segments(), found.len()), (2, 1));
     for n in 0..80 {
         store.append(Mark(n), &LogEntry::Record(vec![n as u8; 50_000].into())).unwrap();
     }
@@ -163,5 +163,29 @@ fn snapshot_is_visible_only_when_it_is_finished() {
         let newest = store.newest_snapshot().unwrap().unwrap();
         assert_eq!((newest.height(), newest.header()), (height, b"header".as_slice()));
         assert_eq!(store.snapshot_chunk(&newest, 0).unwrap(), chunk);
+    }
+}
+
+/// What a truncated file of the log still has is read, and never overwritten: here its first segment has lost its end.
+#[test]
+fn truncated_log_keeps_its_first_records() {
+    for prepared_bytes in [0, u64::from(SEGMENT)] {
+        let folder = formatted();
+        let config = FileDiskConfig { prepared_bytes, ..config(false, Durability::Fsync) };
+        let (mut store, _) = open(folder.path(), config).unwrap();
+        for n in 0..20 {
+            store.append(Mark(n), &record(n as usize)).unwrap();
+            store.write_and_sync().unwrap();
+        }
+        drop(store);
+        let log = fs::OpenOptions::new().write(true).open(folder.path().join(LOG_FILE)).unwrap();
+        log.set_len(200_001).unwrap();
+        let frozen = crate::FrozenDisk::open(folder.path(), 1).unwrap();
+        assert_eq!(frozen.segments(), 1, "it is inspected");
+        let (store, found) = open(folder.path(), config).unwrap();
+        assert!((4..20).contains(&found.len()), "{} records", found.len());
+        assert_eq!(found, (0..found.len()).map(record).collect::<Vec<_>>());
+        assert_eq!(store.disk().segments(), 1);
+        assert_eq!(log.metadata().unwrap().len(), u64::from(SEGMENT), "the segment is whole again");
     }
 }

@@ -23,6 +23,19 @@ impl FolderGuard {
     /// # Errors
     /// Fails with [`FolderError::Io`], also when `LIVES` has no number.
     pub fn record_incarnation(&self, incarnation: u64) -> Result<Option<String>, FolderError> {
+        let why = self.exclusion(incarnation)?;
+        match &why {
+            Some(why) => self.refuse(why)?,
+            None => self.write(LIVES_FILE, &incarnation.to_string())?,
+        }
+        Ok(why)
+    }
+
+    /// Returns the reason why a replica whose log counts this incarnation must not take part, and records nothing.
+    ///
+    /// # Errors
+    /// Fails with [`FolderError::Io`], also when `LIVES` has no number.
+    pub fn exclusion(&self, incarnation: u64) -> Result<Option<String>, FolderError> {
         if let Some(why) = self.read(REFUSED_FILE)? {
             return Ok(Some(why.trim().to_owned()));
         }
@@ -33,16 +46,12 @@ impl FolderGuard {
                 text.trim().parse().map_err(no_number).map_err(|error| self.io(error))?
             }
         };
-        if incarnation <= last {
-            let why = format!(
+        Ok((incarnation <= last).then(|| {
+            format!(
                 "the log is older than the folder: it counts {incarnation} openings, but the file {LIVES_FILE} counts {last}; the log \
                 was emptied, or an older one was put in its place"
-            );
-            self.refuse(&why)?;
-            return Ok(Some(why));
-        }
-        self.write(LIVES_FILE, &incarnation.to_string())?;
-        Ok(None)
+            )
+        }))
     }
 
     /// Stores, for all later openings, the reason why this replica takes part no more.

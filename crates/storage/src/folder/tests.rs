@@ -103,7 +103,9 @@ fn log_older_than_its_folder_is_refused_for_ever() {
         assert_eq!(guard.record_incarnation(life).unwrap(), None, "{life}");
     }
     for life in [7, 1, 8] {
+        let foreseen = guard.exclusion(life).unwrap();
         let why = guard.record_incarnation(life).unwrap().unwrap();
+        assert_eq!(foreseen.as_ref(), Some(&why), "an inspection says the same");
         assert!(why.starts_with("the log is older than the folder: it counts 7 openings"), "{why}");
     }
 }

@@ -345,3 +345,19 @@ fn snapshot_with_a_proof_is_kept_until_a_newer_one_has_a_proof() {
     assert_eq!(kept, expected);
     assert_eq!(snapshots.read(&disk, Height(4)).unwrap().proof(), b"proof");
 }
+
+/// A damaged note about wrong states is no disk that failed: all own states are wrong then, and a state with a proof is right.
+#[test]
+fn damaged_note_about_wrong_states_distrusts_all() {
+    let mut noted = disk();
+    Snapshots::default().distrust(&mut noted, Height(7)).unwrap();
+    assert_eq!(Snapshots::find(&noted).unwrap().distrusted(), Height(7));
+    for byte in 0..12 {
+        let mut flipped = noted.clone();
+        assert!(flipped.flip_blob("distrusted", byte, 3));
+        assert_eq!(Snapshots::find(&flipped).unwrap().distrusted(), Height(1), "byte {byte} is flipped");
+        let mut cut = noted.clone();
+        cut.truncate_blob("distrusted", byte);
+        assert_eq!(Snapshots::find(&cut).unwrap().distrusted(), Height(1), "{byte} bytes are left");
+    }
+}
