@@ -179,7 +179,17 @@ impl Leaders {
         let genesis = LeaderHistory::genesis(committee.n());
         let known = BTreeMap::from([(BlockId::ZERO, genesis)]);
         let (stable, recorded) = (Height::ZERO, Height::ZERO);
-        Ok(Self { policy, term, links, stretch: STRETCH, set, known, gaps: BTreeMap::new(), stable, recorded })
+        Ok(Self {
+            policy,
+            term,
+            links,
+            stretch: STRETCH,
+            set,
+            known,
+            gaps: BTreeMap::new(),
+            stable,
+            recorded,
+        })
     }
 
     /// Sets the length of a stretch in heights.

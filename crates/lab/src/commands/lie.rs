@@ -7,7 +7,7 @@ use quorate_node::disguise::Disguise;
 use quorate_node::exit::Failure;
 use quorate_node::runtime::NodeClock;
 use quorate_node::service::Service;
-use quorate_sim::{Byzantine, Bytes, Liar};
+use quorate_sim::{Bytes, Byzantine, Liar};
 use quorate_types::{FrameBody, ReplicaId};
 
 /// Arguments of `quorate lie`.

@@ -105,7 +105,11 @@ impl PlannedEvent {
             ProcessFault::KillBackup | ProcessFault::PauseBackup | ProcessFault::WipeBackup => {
                 if Some(backup) == liar {
                     let is_last = self.after_leader.saturating_add(1) >= n;
-                    return Some(ReplicaId(after(if is_last { 1 } else { self.after_leader.saturating_add(1) })));
+                    return Some(ReplicaId(after(if is_last {
+                        1
+                    } else {
+                        self.after_leader.saturating_add(1)
+                    })));
                 }
                 Some(backup)
             }

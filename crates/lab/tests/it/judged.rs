@@ -187,15 +187,29 @@ fn torture_reports_its_events_and_verdict() {
 #[test]
 fn replicas_return_under_torture_while_another_lies() {
     let ran = quorate(&[
-        "torture", "--minutes", "2", "--n", "7", "--liar", "own", "--rate", "100", "--seed", "6", "--json",
+        "torture",
+        "--minutes",
+        "2",
+        "--n",
+        "7",
+        "--liar",
+        "own",
+        "--rate",
+        "100",
+        "--seed",
+        "6",
+        "--json",
     ]);
     assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
     let said: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!((&said["good"], &said["errors"], &said["lost"]), (&true.into(), &0.into(), &0.into()), "{said}");
+    assert_eq!(
+        (&said["good"], &said["errors"], &said["lost"]),
+        (&true.into(), &0.into(), &0.into()),
+        "{said}"
+    );
     let events = said["events"].as_array().unwrap();
     let faults: BTreeSet<&str> = events.iter().map(|event| event["fault"].as_str().unwrap()).collect();
-    let all =
-        ["kill_all", "kill_backup", "kill_leader", "pause_backup", "pause_leader", "wipe_backup"];
+    let all = ["kill_all", "kill_backup", "kill_leader", "pause_backup", "pause_leader", "wipe_backup"];
     assert_eq!(faults, BTreeSet::from(all), "{said}");
     let digests = said["digests"].as_array().unwrap();
     assert!(digests.len() == 6 && digests.iter().all(|digest| *digest == digests[0]), "{said}");

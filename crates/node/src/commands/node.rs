@@ -1,8 +1,8 @@
 //! `quorate node`: one replica.
 
 use crate::config::NodeConfig;
-use crate::exit::Failure;
 use crate::disguise::MakeDisguise;
+use crate::exit::Failure;
 use crate::serve::{PreparedNode, serve_on_its_disk};
 use crate::service::Service;
 use crate::signals::StopRequest;

@@ -393,8 +393,7 @@ impl Node {
 
     /// Hands all that has arrived to the host, and sends nothing meanwhile.
     fn read(&mut self, now: Time) -> Result<bool, NodeFault> {
-        let Self { host, net, clients, rejects, answers, cluster, links, quarantine, disguise, .. } =
-            self;
+        let Self { host, net, clients, rejects, answers, cluster, links, quarantine, disguise, .. } = self;
         net.hold(host.paused_peers());
         let mut excluded = Ok(false);
         let log = |line: Option<LogLine>| line.into_iter().for_each(LogLine::log);

@@ -191,6 +191,7 @@ fn cut_at(entry: &Entry, cut: Cut) {
 }
 
 fn stride(steps: u64) -> u64 {
+    #[allow(clippy::disallowed_methods, reason = "a longer run is started by hand")]
     let chosen = std::env::var("QUORATE_POWER_STRIDE").ok().and_then(|stride| stride.parse().ok());
     chosen.unwrap_or(steps / CUTS).max(1)
 }

@@ -1,7 +1,9 @@
 //! Transfers of state, for every protocol: a replica that is too far behind, or whose own state is lost, receives one.
 
 use crate::side_by_side::run_all;
-use crate::support::{ask, begin, go, latency, many, put, r, refused, settle, short_window, wait_for, world_of};
+use crate::support::{
+    ask, begin, go, latency, many, put, r, refused, settle, short_window, wait_for, world_of,
+};
 use quorate_consensus::{CheckpointProof, Entry};
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::{
