@@ -35,7 +35,7 @@ const RUNS: u64 = 40;
 /// A replica that is well has caught up after so many rounds of requests.
 const ROUNDS_MAX: usize = 30;
 
-/// What became of the damaged replica.
+/// The fate of the damaged replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Outcome {
     /// Nothing that it needs was damaged.
@@ -76,7 +76,7 @@ fn log_damage(rng: &mut Rng, segments: &[u32], newest: &[(u32, u32, usize)]) -> 
     };
     match rng.below(6) {
         0 | 1 => {
-            // What looks like a torn write.
+            // This damage looks like a torn write.
             let (slot, from, length) = *rng.pick(newest).unwrap();
             let byte = from + rng.below(length as u64) as u32;
             let flip = FileDamage::LogFlip(slot, from + rng.below(16) as u32, rng.below(8) as u8);
@@ -193,7 +193,7 @@ fn run(entry: &Entry, seed: u64) -> Outcome {
     let id = r((seed % world.settings().n as u64) as u16);
     let outcome = outcome(&mut world, id, &mut rng, &mut case);
     if matches!(outcome, Outcome::Refused | Outcome::LeftOut) {
-        // What the advice says: an empty folder, and --rejoin.
+        // The advice names an empty folder and --rejoin, so the replica begins anew.
         world.wipe(id);
         go(world.run_for(ms(50)), &world);
         world.start(id).unwrap_or_else(|why| panic!("{case}: {why}"));

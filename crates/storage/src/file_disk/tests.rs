@@ -166,7 +166,7 @@ fn snapshot_is_visible_only_when_it_is_finished() {
     }
 }
 
-/// What a truncated file of the log still has is read, and never overwritten: here its first segment has lost its end.
+/// A log file that has lost its end keeps its first records. They are read, and never overwritten.
 #[test]
 fn truncated_log_keeps_its_first_records() {
     for prepared_bytes in [0, u64::from(SEGMENT)] {
