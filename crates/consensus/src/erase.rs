@@ -16,8 +16,8 @@ use crate::spec::{Spec, Synchrony};
 use crate::status::{Status, Window};
 use crate::timers::Timers;
 use quorate_types::{
-    BlockId, Committee, DecodeError, Floors, Height, OrderChain, Reader, ReplicaId, Signature, Time, View,
-    Wire,
+    BlockId, Committee, DecodeError, Floors, Height, Kind, OrderChain, Reader, ReplicaId, Signature, Time,
+    View, Wire,
 };
 use std::any::Any;
 
@@ -57,6 +57,8 @@ pub trait AnyProtocol: Send {
     fn show(&mut self, env: &mut Env<'_>, peer: ReplicaId);
     /// See [`Protocol::proven_view`].
     fn proven_view(&self) -> View;
+    /// See [`Protocol::shown_floors`].
+    fn shown_floors(&self) -> Vec<(Kind, View)>;
     /// See [`Protocol::leave_view`].
     fn leave_view(&mut self, env: &mut Env<'_>);
     /// See [`Protocol::abstain`].
@@ -131,6 +133,9 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
     }
     fn proven_view(&self) -> View {
         self.protocol.proven_view()
+    }
+    fn shown_floors(&self) -> Vec<(Kind, View)> {
+        self.protocol.shown_floors()
     }
     fn leave_view(&mut self, env: &mut Env<'_>) {
         self.protocol.leave_view(&mut Cx::new(env, &mut self.timers));

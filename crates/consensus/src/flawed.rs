@@ -267,6 +267,10 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
         self.protocol.proven_view()
     }
 
+    fn shown_floors(&self) -> Vec<(Kind, View)> {
+        self.protocol.shown_floors()
+    }
+
     fn leave_view(&mut self, cx: &mut Cx<'_, Self>) {
         self.lend(cx, P::leave_view);
     }

@@ -103,6 +103,13 @@ pub trait Protocol: Sized + Send + 'static {
         self.status().view
     }
 
+    /// Returns the kinds of statements whose numbers [`Protocol::show`] has shown, each with the lowest number in which this
+    /// replica makes a statement after a restart. Kinds may count in different numbers, such as rounds and views.
+    fn shown_floors(&self) -> Vec<(Kind, View)> {
+        let view = self.proven_view();
+        self.floors().views.into_iter().map(|(kind, _)| (kind, view)).collect()
+    }
+
     /// Asks the others to leave the present view, because a replica that has lost its disk waits for a later one. For
     /// protocols whose views do not move by themselves.
     fn leave_view(&mut self, cx: &mut Cx<'_, Self>) {

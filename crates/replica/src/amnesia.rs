@@ -16,7 +16,7 @@ use crate::host_message::HostMessage;
 use crate::output::Output;
 use crate::replica::Replica;
 use quorate_consensus::{Abstention, To};
-use quorate_types::{Floors, Height, Incarnation, Kind, ReplicaId, Time, View, Wire};
+use quorate_types::{Floors, Height, Incarnation, ReplicaId, Time, View, Wire};
 use std::collections::BTreeMap;
 
 /// The pause between two questions.
@@ -221,11 +221,9 @@ impl Replica {
         let view = self.running.protocol.proven_view();
         self.outbox.begin_step();
         // After a restart this replica makes no statement in an earlier view than the one that it has shown.
-        let kinds: Vec<Kind> =
-            self.running.protocol.floors().views.into_iter().map(|(kind, _)| kind).collect();
-        if view > View::ZERO {
-            for kind in kinds {
-                self.outbox.reserve(kind, view.minus(1), &mut self.out);
+        for (kind, lowest) in self.running.protocol.shown_floors() {
+            if lowest > View::ZERO {
+                self.outbox.reserve(kind, lowest.minus(1), &mut self.out);
             }
         }
         let shown = HostMessage::Shown { incarnation, round, view, stable: self.checkpoints.height() };

@@ -148,6 +148,9 @@ impl AnyProtocol for Fragile {
     fn proven_view(&self) -> View {
         self.0.proven_view()
     }
+    fn shown_floors(&self) -> Vec<(Kind, View)> {
+        self.0.shown_floors()
+    }
     fn leave_view(&mut self, env: &mut Env<'_>) {
         self.0.leave_view(env);
     }

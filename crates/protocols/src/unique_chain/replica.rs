@@ -392,6 +392,11 @@ impl<F: Form> Protocol for UniqueChain<F> {
         self.round.number
     }
 
+    /// Coordinators' blocks have the numbers of views.
+    fn shown_floors(&self) -> Vec<(Kind, View)> {
+        F::floors(self, self.round.number)
+    }
+
     /// `apollo` §22, `artemis` §20: no entry in rounds up to R + n. Rounds that this replica has entered before it is back have
     /// no full wait, so it blames nobody in them.
     fn abstain(&self, cx: &mut Cx<'_, Self>) -> Abstention {

@@ -1,7 +1,7 @@
 //! Replicas that have lost their disk, for every protocol: they come back, and never contradict what they have forgotten.
 
 use crate::side_by_side::run_all;
-use crate::support::{ask, begin, go, many, put, r, settle, short_window, world_of};
+use crate::support::{ask, begin, go, many, put, r, recovery, settle, short_window, wait_for, world_of};
 use quorate_consensus::Entry;
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::{ReplicaState, Survives, World, ms, secs};
@@ -129,6 +129,34 @@ fn wiped_replica_that_is_killed_again_and_again_comes_back() {
         go(world.run_for(ms(50)), &world);
         world.start(id).unwrap();
         assert!(is_back(&world, id), "it stays back");
+        settle(&mut world);
+    });
+}
+
+/// Replicas that have shown a peer their knowledge keep a promise about it on disk. After a restart it binds no other
+/// statements: the first leader goes on where it can.
+#[test]
+fn cluster_that_has_helped_a_wiped_replica_starts_cold() {
+    with_each(&names(), |entry| {
+        let mut world = world_with_spare(entry, 5);
+        let id = world.replicas().last().unwrap();
+        world.wipe(id);
+        world.start(id).unwrap();
+        load_until_back(&mut world, id, 120);
+        many(&mut world, 20);
+        settle(&mut world);
+        let all: Vec<ReplicaId> = world.replicas().collect();
+        all.iter().for_each(|id| world.crash(*id, Survives::Everything));
+        go(world.run_for(ms(50)), &world);
+        all.iter().for_each(|id| world.start(*id).unwrap());
+        let span_ns = recovery(&world, ms(50));
+        for value in 0..6 {
+            let id = world.submit(value % 4, &[put("k", value)])[0];
+            wait_for(&mut world, &[id], span_ns);
+        }
+        // A stable coordinator stays: nothing but its own promises could have replaced it.
+        let coordinator = world.status(r(0)).unwrap().leader;
+        assert!(entry.spec.name.as_str() != "artemis" || coordinator == r(0), "{coordinator:?}");
         settle(&mut world);
     });
 }
