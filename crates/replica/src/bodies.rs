@@ -5,6 +5,7 @@
 //! names a missing body.
 
 use crate::pool::Pool;
+use asks::Sources;
 use quorate_consensus::Ready;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_types::limits::WANTED_MAX;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use wants::{Want, Wants};
 
+mod asks;
 #[cfg(test)]
 mod tests;
 mod wants;
@@ -24,14 +26,6 @@ mod wants;
 const BODY_GRACE_NS: u64 = 100_000_000;
 /// The time for one peer to answer before another is asked as well.
 const ASK_AGAIN_NS: u64 = 250_000_000;
-/// The maximum of doublings of that pause after all peers were asked.
-const ASK_DOUBLINGS_MAX: usize = 3;
-/// The time after a want for which its block is not requested (again) while bodies of its source wait for their check
-/// here. The source is the peer that announced them or was asked last. The missing bodies may be among those, and
-/// requested ones would queue behind them.
-const UNCHECKED_NS_MAX: u64 = 500_000_000;
-/// The pause between two checks of that condition.
-const UNCHECKED_PAUSE_NS: u64 = 20_000_000;
 /// The maximum of blocks that are fetched at the same time, in windows, where that is more than [`WANTED_MAX`]. It
 /// covers the blocks that a view takes over, its own proposals, and blocks of earlier views.
 const WANTED_WINDOWS: usize = 4;
@@ -107,6 +101,8 @@ pub(crate) struct BlockBodies {
     by_bundle: BTreeMap<BundleDigest, Vec<(BlockId, usize)>>,
     by_parent: BTreeMap<BlockId, Vec<BlockId>>,
     wants: Wants,
+    /// The conduct of the peers that were asked.
+    sources: Sources,
     /// Requests that leave at once.
     at_once: Vec<Ask>,
     announced: BTreeMap<PayloadId, Time>,
@@ -255,7 +251,7 @@ impl BlockBodies {
         &mut self,
         pool: &Pool,
         blocks: &BlockTree,
-        from: ReplicaId,
+        (now, from): (Time, ReplicaId),
         payload: Arc<Payload>,
     ) -> bool {
         let id = payload.id();
@@ -263,7 +259,9 @@ impl BlockBodies {
         {
             return false;
         }
-        if !self.store_payload(pool, blocks, payload) {
+        if self.store_payload(pool, blocks, payload) {
+            self.hear(now, from);
+        } else {
             self.remember_unclaimed(from, id);
         }
         true
@@ -440,13 +438,15 @@ impl BlockBodies {
         }
         if is_open_again {
             want.rounds = 0;
-            want.next = want.peers.iter().position(|named| *named == peer).unwrap_or(0);
+            want.tried = want.named;
+            want.tried.remove(peer);
+            want.asked = None;
             want.ask_at = want.ask_at.min(ask_at);
         }
         if is_new || is_open_again {
             if haste == Haste::AtOnce {
                 // All named peers are asked. If that does not help, the turns begin.
-                want.next = want.peers.len();
+                want.tried = want.named;
                 want.ask_at = now.plus(ASK_AGAIN_NS);
                 self.at_once.push(Ask { block: id, height: want.height, peer });
             }
@@ -496,32 +496,6 @@ impl BlockBodies {
     /// Returns the time at which [`BlockBodies::take_due_asks`] has a request that is not at once.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.wants.by_id.values().map(|want| want.ask_at).min()
-    }
-
-    /// Takes the due requests. Each goes to the next peer that may have the block, then to all others in turn;
-    /// `others` are all replicas but this one. A block whose bodies may wait for their check here is postponed.
-    pub(crate) fn take_due_asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
-        let mut asks = std::mem::take(&mut self.at_once);
-        for (id, want) in self.wants.by_id.iter_mut().filter(|(_, want)| want.ask_at <= now) {
-            let source = want.asked.or(want.announced.then(|| want.peers.first().copied()).flatten());
-            let may_be_here = source.is_some_and(|peer| self.unchecked.contains(peer));
-            if may_be_here && now.since(want.since) < UNCHECKED_NS_MAX {
-                want.ask_at = now.plus(UNCHECKED_PAUSE_NS);
-                continue;
-            }
-            let rest = others.iter().filter(|peer| !want.named.contains(**peer));
-            let order: Vec<ReplicaId> = want.peers.iter().chain(rest).copied().collect();
-            let Some(peer) = want.next.checked_rem(order.len()).and_then(|at| order.get(at)) else {
-                continue;
-            };
-            want.asked = Some(*peer);
-            asks.push(Ask { block: *id, height: want.height, peer: *peer });
-            // A block that no peer had so far is requested ever more seldom.
-            want.ask_at = now.plus(ASK_AGAIN_NS << want.rounds.min(ASK_DOUBLINGS_MAX));
-            want.next = want.next.wrapping_add(1);
-            want.rounds = want.next.checked_div(order.len()).unwrap_or(0);
-        }
-        asks
     }
 
     /// Returns a stored payload.

@@ -122,6 +122,7 @@ impl Replica {
             // No honest replica made the child that names this block. But the sender of the block may be honest.
             return self.reject(from, kind, Reject::NotNow("block above the one that names it"));
         }
+        self.services.bodies.hear(self.now, from);
         if matches!(self.blocks.insert(block), Inserted::Orphan(_)) {
             // The ancestors follow the block, if they are few.
             let from = (from, Haste::InTurn);

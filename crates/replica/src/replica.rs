@@ -92,7 +92,8 @@ impl Replica {
             Input::Client(conn, bundle) => self.on_client(conn, bundle),
             Input::Bundle { from, bundle, pending } => self.on_bundle(from, bundle, pending),
             Input::Payload(from, payload) => {
-                self.services.bodies.add_payload(&self.services.pool, &self.blocks, from, payload);
+                let now = self.now;
+                self.services.bodies.add_payload(&self.services.pool, &self.blocks, (now, from), payload);
             }
             Input::Own(ticket, signature) => self.on_own(ticket, signature),
             Input::Durable(mark) => self.on_durable(mark),

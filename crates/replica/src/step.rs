@@ -239,7 +239,11 @@ impl Replica {
     /// Takes in a bundle that a peer handed over; its authenticator holds.
     pub(crate) fn on_bundle(&mut self, from: ReplicaId, bundle: Bundle, pending: bool) {
         // An idle bundle that no block lacks is at the charge of its sender.
-        let charged = (!self.services.bodies.awaits(&bundle.digest())).then_some(from);
+        let is_awaited = self.services.bodies.awaits(&bundle.digest());
+        if is_awaited {
+            self.services.bodies.hear(self.now, from);
+        }
+        let charged = (!is_awaited).then_some(from);
         match self.services.pool.add_from_peer(self.now, &bundle, pending, charged) {
             added @ (PoolVerdict::New | PoolVerdict::Promoted) => {
                 self.add_body(&bundle, added);

@@ -91,7 +91,7 @@ fn block_keeps_bundles_that_leave_the_pool() {
         if arrives_before {
             pool.add_from_peer(Time(0), &shared, true, None);
         }
-        bodies.add_payload(&pool, &blocks, ReplicaId(0), Arc::clone(&payload));
+        bodies.add_payload(&pool, &blocks, (Time(0), ReplicaId(0)), Arc::clone(&payload));
         assert!(!bodies.watch(&pool, &blocks, id));
         if !arrives_before {
             pool.add_from_peer(Time(0), &shared, true, None);
@@ -140,10 +140,75 @@ fn block_is_not_requested_while_its_bodies_may_wait_for_their_check() {
     let of = |id| asked.iter().filter(|ask| ask.1 == id).map(|ask| (ask.0, ask.2)).collect::<Vec<_>>();
     let soon = |(at, peer): (u64, ReplicaId), expected: u64| (at.abs_diff(expected) <= 20).then_some(peer);
     let first = of(one);
-    assert_eq!([soon(first[0], 500), soon(first[1], 750)], [Some(leader), Some(other)], "{first:?}");
+    assert_eq!([soon(first[0], 500), soon(first[1], 750)], [Some(leader), Some(third)], "{first:?}");
+    // The other peer has left its own question without an answer, and comes last.
     let second = of(two);
     assert_eq!(second[0], (0, other), "no peer has announced it");
     assert_eq!([soon(second[1], 500), soon(second[2], 750)], [Some(leader), Some(third)], "{second:?}");
+}
+
+/// The bodies of many blocks queue at the peer that sends them. A second peer would send all of them once more.
+#[test]
+fn question_is_repeated_when_the_asked_peer_stops_sending() {
+    const MS: u64 = 1_000_000;
+    let [one, two, three] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
+    let asked = |sends: &dyn Fn(u64) -> bool| {
+        let (mut bodies, blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
+        let id = BlockId::null(Height(1));
+        bodies.want(Time(0), &blocks, id, Height(1), (one, Haste::InTurn));
+        let mut asked = Vec::new();
+        for ms in 0..2_400 {
+            if sends(ms) {
+                bodies.hear(Time(ms * MS), one);
+            }
+            let asks = bodies.take_due_asks(Time(ms * MS), &[one, two, three]);
+            asked.extend(asks.iter().map(|ask| (ms, ask.peer)));
+        }
+        asked.truncate(3);
+        asked
+    };
+    assert_eq!(asked(&|_| false), [(0, one), (250, two), (500, three)]);
+    assert_eq!(asked(&|ms| ms % 200 == 0 && ms <= 600), [(0, one), (850, two), (1_100, three)]);
+    assert_eq!(asked(&|ms| ms % 200 == 0), [(0, one), (2_000, two), (2_250, three)], "its time is bounded");
+}
+
+/// A liar that sends false bodies, or none, must not cost each block a pause.
+#[test]
+fn peer_that_let_its_time_pass_comes_last() {
+    const MS: u64 = 1_000_000;
+    let (mut bodies, blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let others = [1, 2, 3].map(ReplicaId);
+    let asked = |ms: u64, height: u64, bodies: &mut BlockBodies| -> Vec<u16> {
+        let id = BlockId::null(Height(height));
+        for peer in others {
+            bodies.want(Time(ms * MS), &blocks, id, Height(height), (peer, Haste::InTurn));
+        }
+        let asks = bodies.take_due_asks(Time(ms * MS), &others);
+        let peers = asks.iter().filter(|ask| ask.block == id).map(|ask| ask.peer.0).collect();
+        bodies.wants.remove(id);
+        peers
+    };
+    let id = BlockId::null(Height(1));
+    bodies.want(Time(0), &blocks, id, Height(1), (others[0], Haste::InTurn));
+    assert_eq!(bodies.take_due_asks(Time(0), &others).len(), 1);
+    assert_eq!(asked(240, 2, &mut bodies), [1], "it still has time");
+    bodies.take_due_asks(Time(260 * MS), &others);
+    assert_eq!(asked(270, 3, &mut bodies), [2]);
+    bodies.wants.remove(id);
+    assert_eq!(asked(20_200, 4, &mut bodies), [2]);
+    assert_eq!(asked(20_300, 5, &mut bodies), [1], "it has another chance");
+
+    // A refusal is an answer.
+    bodies.want(Time(30_000 * MS), &blocks, id, Height(1), (others[1], Haste::InTurn));
+    assert_eq!(bodies.take_due_asks(Time(30_000 * MS), &others).len(), 1);
+    bodies.on_refusal(Time(30_001 * MS), id, others[1]);
+    assert_eq!(bodies.take_due_asks(Time(30_100 * MS), &others).len(), 1);
+    bodies.wants.remove(id);
+    let want = |bodies: &mut BlockBodies, id| {
+        bodies.want(Time(30_200 * MS), &blocks, id, Height(6), (others[1], Haste::InTurn));
+        bodies.take_due_asks(Time(30_200 * MS), &others)[0].peer
+    };
+    assert_eq!(want(&mut bodies, BlockId::null(Height(6))), others[1]);
 }
 
 /// Dead proposals of a liar use up all room. Later wants are requested nevertheless, and each dead one ever more

@@ -9,7 +9,8 @@ pub(super) struct Want {
     pub(super) peers: Vec<ReplicaId>,
     /// The same peers as a set.
     pub(super) named: ReplicaSet,
-    pub(super) next: usize,
+    /// Peers that had their turn since all peers were asked.
+    pub(super) tried: ReplicaSet,
     /// The highest known height of the block. A parent is below its children.
     pub(super) height: Height,
     /// Whether the block was named otherwise than as a parent.
@@ -20,8 +21,8 @@ pub(super) struct Want {
     pub(super) ask_at: Time,
     /// Whether the first of `peers` has announced that the bodies are on their way.
     pub(super) announced: bool,
-    /// The peer that was asked last.
-    pub(super) asked: Option<ReplicaId>,
+    /// The peer that was asked last in its turn, and the time.
+    pub(super) asked: Option<(ReplicaId, Time)>,
     /// Peers that did not have the block when asked.
     pub(super) refused: ReplicaSet,
     /// Peers to ask at once that were asked before: they may have received the block since.
