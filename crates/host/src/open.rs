@@ -13,7 +13,7 @@ use quorate_consensus::{CheckpointProof, Entry};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_replica::{Passed, Replica, ReplicaSetup, RestoredLog};
 use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
-use quorate_types::{Genesis, Height, Incarnation, Ledger, Mark, ReplicaSet, Time};
+use quorate_types::{Genesis, Height, Incarnation, Ledger, LogEntry, Mark, ReplicaSet, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -235,6 +235,10 @@ fn restore(
         let state = restored.map_err(OpenFault::from)?;
         if snapshot.height() == Height::ZERO && genesis.base != Some(state) {
             return Err(OpenFault::OtherBase.into());
+        }
+        // A received snapshot brings the proof of a stable checkpoint that the log may lack.
+        if !snapshot.proof().is_empty() {
+            log.absorb(LogEntry::Proof(snapshot.proof().to_vec())).map_err(OpenFault::from)?;
         }
         if execution.height().0.checked_rem(genesis.checkpoint_every) == Some(0) {
             log.states.push((execution.height(), state));

@@ -189,7 +189,7 @@ impl SnapshotWriter {
             .map(|(_, chunk)| chunk)
     }
 
-    /// Adds the encoded proof that a quorum has signed the state. It must be durable in the log before the last step.
+    /// Adds the encoded proof that a quorum has signed the state.
     pub fn prove(&mut self, proof: &[u8]) {
         self.snapshot.proof = proof.to_vec();
     }

@@ -53,16 +53,13 @@ impl Source {
 enum Stage {
     /// Chunks arrive.
     Chunks,
-    /// The proof becomes durable in the log: the state must not be there without it.
-    Proof,
-    /// The snapshot becomes durable and visible.
+    /// The snapshot becomes durable and visible, with its proof.
     Snapshot,
 }
 
 /// See the module.
 pub(super) struct Receiving {
     proof: CheckpointProof,
-    encoded_proof: Vec<u8>,
     writer: SnapshotWriter,
     /// Chunks that nobody was asked for.
     unassigned: BTreeSet<usize>,
@@ -102,7 +99,6 @@ impl Receiving {
         Ok(Self {
             unassigned: writer.needed().clone(),
             total: writer.needed_bytes(),
-            encoded_proof: proof.to_bytes(),
             proof,
             writer,
             sources: BTreeMap::new(),
@@ -229,7 +225,7 @@ impl Receiving {
         match self.stage {
             Stage::Chunks if self.writer.is_complete() => may_install || self.unsynced > 0,
             Stage::Chunks => self.unsynced >= SYNC_BYTES || self.has_unread(),
-            Stage::Proof | Stage::Snapshot => true,
+            Stage::Snapshot => true,
         }
     }
 
@@ -251,16 +247,10 @@ impl Receiving {
                     store.sync_chunks(&mut self.writer)?;
                     self.unsynced = 0;
                 } else if is_complete && may_install {
-                    self.stage = Stage::Proof;
+                    self.writer.prove(&self.proof.to_bytes());
+                    self.stage = Stage::Snapshot;
                 }
                 return Ok(if is_complete { Received::Complete } else { Received::Unfinished });
-            }
-            Stage::Proof => {
-                let proof = quorate_types::LogEntry::Proof(self.encoded_proof.clone());
-                store.append(store.appended(), &proof)?;
-                store.write_and_sync()?;
-                self.writer.prove(&self.encoded_proof);
-                self.stage = Stage::Snapshot;
             }
             Stage::Snapshot => {
                 if store.commit_step(&mut self.writer)? {

@@ -2,7 +2,7 @@
 
 use crate::side_by_side::run_all;
 use crate::support::{
-    ask, begin, go, latency, many, put, r, refused, settle, short_window, wait_for, world_of,
+    ask, begin, drop_frames, go, latency, many, put, r, refused, settle, short_window, wait_for, world_of,
 };
 use quorate_consensus::{CheckpointProof, Entry};
 use quorate_protocols::{REGISTRY, find};
@@ -92,6 +92,31 @@ fn replaced(message: TransferMessage) -> Verdict {
 fn replica_whose_heights_are_gone_comes_back_under_every_protocol() {
     let names: Vec<&str> = REGISTRY.iter().map(|entry| entry.spec.name.as_str()).collect();
     with_each(&names, |entry| comes_back(&mut off_for_long(entry, 1)));
+}
+
+/// A receiver that hears of no proof but that of its state: the checkpoint is stable at the opening.
+#[test]
+fn received_state_is_a_stable_checkpoint() {
+    with_each(&FAMILIES, |entry| {
+        let mut world = off_for_long(entry, 20);
+        let absent = last(&world);
+        let before = world.executed(absent).0;
+        let hears = Rc::new(Cell::new(false));
+        let hears_proofs = Rc::clone(&hears);
+        drop_frames(&mut world, move |frame| {
+            let told = (frame.frame_type == frame::HOST).then(|| HostMessage::from_bytes(&frame.body));
+            let is_proof = matches!(told, Some(Ok(HostMessage::Proof(_) | HostMessage::ShownProof(_))));
+            let is_checkpoint = frame.content.kind.as_str() == "checkpoint";
+            frame.to == absent && (is_proof || is_checkpoint) && !hears_proofs.get()
+        });
+        world.start(absent).unwrap();
+        let is_behind = |world: &World| world.executed(absent).0 < before + 20;
+        go(world.run_while("a state is received", secs(30), is_behind), &world);
+        let status = world.status(absent).unwrap();
+        assert!(status.stable.0 >= before + 20, "{status}");
+        hears.set(true);
+        settle(&mut world);
+    });
 }
 
 /// A liar changes a byte in each chunk that it sends. The receiver names it, and asks others.
