@@ -3,6 +3,7 @@
 //!
 //! `QUORATE_POWER_STRIDE` is the distance of the steps at which the power is cut; 1 is the long form, with every step.
 
+use crate::long_forms::setting;
 use crate::support::{SURVIVES, begin, go, put, short_window, world_of};
 use quorate_consensus::{Entry, Model};
 use quorate_sim::{Failure, OpId, ReplicaState, Survives, World, ms, secs};
@@ -191,8 +192,7 @@ fn cut_at(entry: &Entry, cut: Cut) {
 }
 
 fn stride(steps: u64) -> u64 {
-    let chosen = std::env::var("QUORATE_POWER_STRIDE").ok().and_then(|stride| stride.parse().ok());
-    chosen.unwrap_or(steps / CUTS).max(1)
+    setting("QUORATE_POWER_STRIDE").unwrap_or(steps / CUTS).max(1)
 }
 
 fn power_cut_at_every_step_beside_a_transfer_loses_nothing(entry: &Entry) {

@@ -178,7 +178,7 @@ fn truncated_log_keeps_its_first_records() {
             store.write_and_sync().unwrap();
         }
         drop(store);
-        let log = fs::OpenOptions::new().write(true).open(folder.path().join(LOG_FILE)).unwrap();
+        let log = OpenOptions::new().write(true).open(folder.path().join(LOG_FILE)).unwrap();
         log.set_len(200_001).unwrap();
         let frozen = crate::FrozenDisk::open(folder.path(), 1).unwrap();
         assert_eq!(frozen.segments(), 1, "it is inspected");
