@@ -4,6 +4,7 @@
 //! `QUORATE_DAMAGE_RUNS` is the number of seeds of each protocol; 200 is the long form, with 1,000 in total.
 
 use crate::amnesia::load_until_back;
+use crate::long_forms::{families, setting};
 use crate::support::{begin, go, many, r, settle, short_window, world_of};
 use quorate_consensus::Entry;
 use quorate_sim::{FileDamage, ReplicaState, Survives, World, ms};
@@ -11,24 +12,7 @@ use quorate_types::rng::Rng;
 use quorate_types::{Height, ReplicaId};
 use std::collections::BTreeMap;
 
-macro_rules! families {
-    ($($name:ident => $protocol:literal,)*) => {
-        $(mod $name {
-            #[test]
-            fn damaged_files_are_repaired_or_refused_with_advice() {
-                super::damaged_files_are_repaired_or_refused_with_advice(quorate_protocols::find($protocol).unwrap());
-            }
-        })*
-    };
-}
-
-families! {
-    pbft => "pbft",
-    chained => "hotstuff",
-    sync_hotstuff => "sync-hotstuff",
-    apollo => "apollo",
-    artemis => "artemis",
-}
+families!(damaged_files_are_repaired_or_refused_with_advice);
 
 /// Seeds of a protocol without `QUORATE_DAMAGE_RUNS`.
 const RUNS: u64 = 40;
@@ -207,10 +191,8 @@ fn run(entry: &Entry, seed: u64) -> Outcome {
 }
 
 fn damaged_files_are_repaired_or_refused_with_advice(entry: &Entry) {
-    #[allow(clippy::disallowed_methods, reason = "a longer run is started by hand")]
-    let chosen = std::env::var("QUORATE_DAMAGE_RUNS").ok().and_then(|runs| runs.parse().ok());
     let mut counts: BTreeMap<Outcome, u64> = BTreeMap::new();
-    for seed in 0..chosen.unwrap_or(RUNS) {
+    for seed in 0..setting("QUORATE_DAMAGE_RUNS").unwrap_or(RUNS) {
         *counts.entry(run(entry, seed)).or_default() += 1;
     }
     println!("{}: {counts:?}", entry.spec.name);

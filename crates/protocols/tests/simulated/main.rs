@@ -41,6 +41,7 @@ mod full_disk;
 mod good_case;
 mod lesson_flaws;
 mod lessons;
+mod long_forms;
 mod museum;
 mod network;
 mod new_views;

@@ -3,29 +3,13 @@
 //!
 //! `QUORATE_POWER_STRIDE` is the distance of the steps at which the power is cut; 1 is the long form, with every step.
 
+use crate::long_forms::{families, setting};
 use crate::support::{SURVIVES, begin, go, put, short_window, world_of};
 use quorate_consensus::{Entry, Model};
 use quorate_sim::{Failure, OpId, ReplicaState, Survives, World, ms, secs};
 use quorate_types::ReplicaId;
 
-macro_rules! families {
-    ($($name:ident => $protocol:literal,)*) => {
-        $(mod $name {
-            #[test]
-            fn power_cut_at_every_step_beside_a_transfer_loses_nothing() {
-                super::power_cut_at_every_step_beside_a_transfer_loses_nothing(quorate_protocols::find($protocol).unwrap());
-            }
-        })*
-    };
-}
-
-families! {
-    pbft => "pbft",
-    chained => "hotstuff",
-    sync_hotstuff => "sync-hotstuff",
-    apollo => "apollo",
-    artemis => "artemis",
-}
+families!(power_cut_at_every_step_beside_a_transfer_loses_nothing);
 
 /// Rounds of requests, and requests of each: 300 in total.
 const ROUNDS: usize = 60;
@@ -191,9 +175,7 @@ fn cut_at(entry: &Entry, cut: Cut) {
 }
 
 fn stride(steps: u64) -> u64 {
-    #[allow(clippy::disallowed_methods, reason = "a longer run is started by hand")]
-    let chosen = std::env::var("QUORATE_POWER_STRIDE").ok().and_then(|stride| stride.parse().ok());
-    chosen.unwrap_or(steps / CUTS).max(1)
+    setting("QUORATE_POWER_STRIDE").unwrap_or(steps / CUTS).max(1)
 }
 
 fn power_cut_at_every_step_beside_a_transfer_loses_nothing(entry: &Entry) {
