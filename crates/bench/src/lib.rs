@@ -1,0 +1,3 @@
+//! Experiments with real clusters: cells, their archive, and its report.
+
+pub mod archive;
