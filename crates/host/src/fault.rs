@@ -33,6 +33,15 @@ pub enum OpenFault {
         "{0}; move the folder's snapshots away: the node then takes its state from its log, or receives one from its peers"
     )]
     Snapshot(#[from] RestoreError),
+    /// The proof in a snapshot cannot be read.
+    #[error(
+        "the snapshot of height {height} has a proof that this version cannot read: move this snapshot away, or use the \
+        version that wrote it"
+    )]
+    Proof {
+        /// The height of the snapshot.
+        height: Height,
+    },
     /// The service differs from the one that genesis names.
     #[error("{0}")]
     Application(String),
@@ -46,11 +55,15 @@ pub enum OpenFault {
     },
     /// The folder's first state is not the one that genesis names.
     #[error(
-        "the folder begins with another state than `base` in the cluster file names: it belongs to another cluster"
+        "the folder begins with another state than `base` in the cluster file names: it belongs to another cluster; use \
+        the folder and the cluster file that `quorate restore` has written together"
     )]
     OtherBase,
     /// Log and snapshots do not give the state of a height.
-    #[error("the folder does not have the state of height {height}: {why}")]
+    #[error(
+        "the folder does not have the state of height {height}: {why}; choose a height that `quorate inspect` lists, or \
+        the folder of another replica"
+    )]
     NoStateAt {
         /// The height.
         height: Height,
@@ -59,7 +72,8 @@ pub enum OpenFault {
     },
     /// Execution of the log gave a state that differs from the one that a quorum has signed.
     #[error(
-        "the state at height {height} differs from the one that a quorum has signed: the memory of this machine may be faulty"
+        "the state at height {height} differs from the one that a quorum has signed: test the memory of this machine, \
+        then start the node, which receives the right state from its peers"
     )]
     Diverged {
         /// The height whose states differ.

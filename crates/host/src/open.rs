@@ -13,6 +13,7 @@ use quorate_consensus::{CheckpointProof, Entry};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_replica::{Passed, Replica, ReplicaSetup, RestoredLog};
 use quorate_storage::{BoxedStore, Disk, Store, StoreConfig};
+use quorate_types::codec::Wire as _;
 use quorate_types::{Genesis, Height, Incarnation, Ledger, LogEntry, Mark, ReplicaSet, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub struct HostSetup {
     pub keep_bytes: u64,
     /// The maximum of disk bytes in all.
     pub disk_bytes_max: u64,
-    /// Number of missing blocks from which on a state of the peers is taken although they keep the blocks.
+    /// With more missing blocks than this, the replica may take a state of its peers although they keep the blocks.
     pub far_heights: u64,
     /// For a replica that has lost an earlier disk: a number above that of each of its earlier openings. It makes no
     /// statement until its forgotten promises no longer matter. `None` for any other replica.
@@ -152,10 +153,16 @@ fn open_store(disk: Box<dyn Disk>, config: StoreConfig) -> Result<(BoxedStore, R
             bad.get_or_insert(why);
         }
     })?;
-    match bad {
-        Some(why) => Err(OpenFault::from(why).into()),
-        None => Ok((store, log)),
+    if let Some(why) = bad {
+        return Err(OpenFault::from(why).into());
     }
+    // A received snapshot brings the proof of a stable checkpoint that the log may lack.
+    let proven = store.newest_proven().map(|height| store.proven_snapshot(height)).transpose()?.flatten();
+    if let Some(snapshot) = proven {
+        log.absorb(LogEntry::Proof(snapshot.proof().to_vec()))
+            .map_err(|_| OpenFault::Proof { height: snapshot.height() })?;
+    }
+    Ok((store, log))
 }
 
 fn execution(genesis: &Genesis, application: Box<dyn Application>) -> Result<Execution, HostFault> {
@@ -187,7 +194,8 @@ pub fn read_state(
 ) -> Result<(Execution, CheckpointProof), HostFault> {
     let config = store_config(genesis, (u64::MAX, u64::MAX));
     let (store, log) = open_store(disk, config)?;
-    let stable = log.stable.checkpoint.height;
+    let proof = newest_proof(&store, log.stable)?;
+    let stable = proof.checkpoint.height;
     let height = match at {
         StateAt::End => Height::MAX,
         StateAt::Stable => stable,
@@ -205,7 +213,18 @@ pub fn read_state(
         let why = format!("log and snapshots end at height {}", execution.height());
         return Err(missing(&why).into());
     }
-    Ok((execution, log.stable))
+    Ok((execution, proof))
+}
+
+/// Returns the proof of the newest checkpoint whose state the disk gives. The proof of the stable one may be ahead of the blocks.
+fn newest_proof(store: &BoxedStore, stable: CheckpointProof) -> Result<CheckpointProof, HostFault> {
+    let last = store.kept().1.max(store.newest_height());
+    let height = store.newest_proven().filter(|_| stable.checkpoint.height > last);
+    let Some(snapshot) = height.map(|height| store.proven_snapshot(height)).transpose()?.flatten() else {
+        return Ok(stable);
+    };
+    let height = snapshot.height();
+    Ok(CheckpointProof::from_bytes(snapshot.proof()).map_err(|_| OpenFault::Proof { height })?)
 }
 
 /// Restores the state from the newest snapshot and the log after it, at most up to a height. Returns the bytes of that part of
@@ -235,10 +254,6 @@ fn restore(
         let state = restored.map_err(OpenFault::from)?;
         if snapshot.height() == Height::ZERO && genesis.base != Some(state) {
             return Err(OpenFault::OtherBase.into());
-        }
-        // A received snapshot brings the proof of a stable checkpoint that the log may lack.
-        if !snapshot.proof().is_empty() {
-            log.absorb(LogEntry::Proof(snapshot.proof().to_vec())).map_err(OpenFault::from)?;
         }
         if execution.height().0.checked_rem(genesis.checkpoint_every) == Some(0) {
             log.states.push((execution.height(), state));

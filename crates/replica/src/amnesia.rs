@@ -49,6 +49,8 @@ pub(crate) struct Amnesia {
     shown: BTreeMap<ReplicaId, Shown>,
     /// The bounds, once n - f others have shown all they know.
     bounds: Option<Abstention>,
+    /// The number of the last question before the bounds were known.
+    bounds_round: u64,
 }
 
 /// Peers that have lost their disk, as this replica helps them.
@@ -144,13 +146,16 @@ impl Replica {
             if has_waited && self.shown_by(|_| true) >= needed {
                 let bounds = self.call(|protocol, env| protocol.abstain(env));
                 if let Some(amnesia) = &mut self.amnesia {
+                    amnesia.bounds_round = amnesia.round;
                     amnesia.bounds = Some(bounds);
                 }
             }
             return;
         };
-        let (round, view) = (amnesia.round, bounds.view);
-        let is_later = |shown: &Shown| shown.round == round && shown.view > view;
+        // Answers to several questions count: each answerer has left the earlier views for good. A slow one answers an earlier
+        // question than the last.
+        let (round, view) = (amnesia.bounds_round, bounds.view);
+        let is_later = |shown: &Shown| shown.round > round && shown.view > view;
         let has_views = view == View::ZERO || self.shown_by(is_later) >= needed;
         if self.checkpoints.height() < bounds.stable || !has_views {
             return;
@@ -191,7 +196,9 @@ impl Replica {
         else {
             return;
         };
-        amnesia.shown.insert(from, Shown { round, view, stable });
+        if amnesia.shown.get(&from).is_none_or(|shown| shown.round <= round) {
+            amnesia.shown.insert(from, Shown { round, view, stable });
+        }
         self.look_back();
     }
 

@@ -1,4 +1,4 @@
-//! Messages that bring a state to a replica that is too far behind, or has none.
+//! Messages that bring a state to a replica that is far behind, or has none.
 //!
 //! The replica asks for a snapshot whose state a quorum has signed, and then for its chunks. The signatures are claims, so
 //! the intake checks them. The list of chunks follows from the signed state, and each chunk from the list. No answer

@@ -143,7 +143,7 @@ pub(crate) struct ReplicaSlot {
     pub(crate) opens: u64,
     /// The reason for which the replica has stopped by itself or did not open, the last time that it did.
     pub(crate) why_stopped: Option<String>,
-    /// The peers a connection with which was refused since the replica was opened, by either end.
+    /// Peers that have refused a connection with this replica, or were refused by it, since it was opened.
     pub(crate) refused: ReplicaSet,
     /// The second replica of a twin, with a disk and a life of its own behind the same links.
     pub(crate) second: Option<Box<Self>>,

@@ -35,7 +35,7 @@ pub struct StorageSettings {
     pub disk_bytes_max: u64,
     /// Growth of the log, in bytes, after which a snapshot is written.
     pub snapshot_every_bytes: u64,
-    /// Number of missing blocks from which on a replica takes a state although its peers keep the blocks.
+    /// With more missing blocks than this, a replica may take a state although its peers keep the blocks.
     pub far_heights: u64,
 }
 

@@ -47,7 +47,10 @@ pub enum Fault {
         why: String,
     },
     /// A snapshot that is needed cannot be read.
-    #[error("the snapshot {name} is damaged: {why}")]
+    #[error(
+        "the snapshot {name} is damaged: {why}. Check the disk, then start the node again: it uses an older snapshot, or \
+        receives a state from its peers"
+    )]
     DamagedSnapshot {
         /// The name of the file.
         name: String,
@@ -56,7 +59,8 @@ pub enum Fault {
     },
     /// Heights are missing between the newest readable snapshot and the first height of the log.
     #[error(
-        "heights are missing: the newest readable snapshot has height {snapshot}, but the log begins at height {first}"
+        "heights are missing: the newest readable snapshot has height {snapshot}, but the log begins at height {first}. \
+        The folder is incomplete: put its missing files back, or move it away and start the node with --rejoin"
     )]
     Gap {
         /// The height of the snapshot; 0 for none.

@@ -239,12 +239,12 @@ fn misuse(height: Height, why: &'static str) -> Fault {
 impl Snapshots {
     /// Finds the snapshots of a disk.
     pub(crate) fn find<D: Disk>(disk: &D) -> Result<Self, Fault> {
-        let mut found = Self::default();
+        let (mut found, mut note) = (Self::default(), None);
         for (name, bytes) in disk.blobs()? {
             found.bytes = found.bytes.saturating_add(bytes);
             found.heights.extend(number_of(&name, "snapshot-").map(Height));
             if name == DISTRUSTED {
-                found.distrusted = distrusted_from(disk, bytes)?;
+                note = Some(distrusted_from(disk, bytes)?);
             }
         }
         found.heights.sort_unstable();
@@ -257,6 +257,9 @@ impl Snapshots {
                 Err(fault) => return Err(fault),
             }
         }
+        // If the note is damaged, every own state without a proof may be wrong.
+        let after_proven = found.newest_proven().unwrap_or_default().next();
+        found.distrusted = note.map_or(Height::ZERO, |height| height.unwrap_or(after_proven));
         Ok(found)
     }
 
@@ -376,6 +379,21 @@ impl Snapshots {
             disk.blob_read(&chunks_name(at.file), at.offset.saturating_add(u64::from(offset)), &mut bytes)?;
         }
         Ok(bytes)
+    }
+
+    /// Returns the bytes of the chunks that neither the newest snapshot nor a carried writer has. Changes nothing.
+    pub(crate) fn missing_bytes<D: Disk>(
+        &self,
+        disk: &D,
+        ids: &[ChunkId],
+        carried: Option<&SnapshotWriter>,
+    ) -> Result<u64, Fault> {
+        let newest = self.heights.last().map(|newest| self.read(disk, *newest)).transpose()?;
+        let mut known: BTreeSet<ChunkId> =
+            newest.iter().flat_map(|newest| &newest.chunks).map(|chunk| chunk.id).collect();
+        known.extend(carried.into_iter().flat_map(SnapshotWriter::written).map(|chunk| chunk.id));
+        let missing: BTreeSet<ChunkId> = ids.iter().filter(|id| !known.contains(id)).copied().collect();
+        Ok(missing.iter().fold(0, |bytes, id| bytes.saturating_add(u64::from(id.length))))
     }
 
     /// Begins a snapshot. Equal ids mean equal chunks.
@@ -613,9 +631,8 @@ impl Snapshots {
     }
 }
 
-/// Reads the height from which on the own states are wrong: a height, and its CRC-32C. If the file is damaged, every own state may be
-/// wrong.
-fn distrusted_from<D: Disk>(disk: &D, size: u64) -> Result<Height, Fault> {
+/// Reads the height from which on the own states are wrong: a height, and its CRC-32C. `None` if the file is damaged.
+fn distrusted_from<D: Disk>(disk: &D, size: u64) -> Result<Option<Height>, Fault> {
     let mut bytes = vec![0; usize::try_from(size.min(DISTRUSTED_BYTES)).unwrap_or(0)];
     disk.blob_read(DISTRUSTED, 0, &mut bytes)?;
     let mut reader = Reader::new(&bytes);
@@ -624,9 +641,9 @@ fn distrusted_from<D: Disk>(disk: &D, size: u64) -> Result<Height, Fault> {
         (Ok(height), Ok(checksum), Some(of))
             if size == DISTRUSTED_BYTES && checksum == crc32c::crc32c(of) =>
         {
-            Height(height)
+            Some(Height(height))
         }
-        _ => Height(1),
+        _ => None,
     })
 }
 

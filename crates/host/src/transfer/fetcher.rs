@@ -1,7 +1,7 @@
 //! The side that receives a state: notices that it needs one, asks for offers, and chooses among them.
 //!
 //! ```text
-//! no peer keeps the next block ─▶ ask all ─▶ check an offer against its signatures ─▶ chunks from all peers that have it
+//! no state, or no next block, or far behind ─▶ ask all ─▶ check an offer against its signatures ─▶ chunks from all peers that have it
 //!                                    ▲                                                     │
 //!                                    └── the state is gone, or its successors are ◀────────┤
 //!                                                                       all chunks ─▶ proof ─▶ snapshot ─▶ open anew
@@ -12,7 +12,7 @@ use super::{TransferStatus, send};
 use crate::outgoing::Outgoing;
 use quorate_app::Execution;
 use quorate_replica::{FrameSource, NextBlock, PieceAt, Replica, StateOffer, TransferMessage};
-use quorate_storage::{BoxedStore, Fault};
+use quorate_storage::{BoxedStore, Fault, SnapshotWriter};
 use quorate_types::{Height, Kind, ReplicaId, ReplicaSet, Time};
 use std::collections::BTreeMap;
 
@@ -26,6 +26,10 @@ const FAR_NS: u64 = 5_000_000_000;
 /// Bytes of a state that cost as much as the execution of one block. A state that costs more than the missing blocks is not
 /// requested while peers keep these.
 const BYTES_PER_BLOCK: u64 = 16 << 10;
+/// The time for which no state is requested after an optional one was refused.
+const REFUSED_NS: u64 = 30_000_000_000;
+/// The time for which a peer that has lied is not asked. A damaged disk of an honest peer may be repaired.
+const BAD_NS: u64 = 60_000_000_000;
 /// The pause between two questions for offers.
 const ASK_PAUSE_NS: u64 = 1_000_000_000;
 /// The pause between two such questions while chunks arrive.
@@ -36,14 +40,20 @@ const SUCCESSORS_NS: u64 = 3_000_000_000;
 
 /// See the module.
 pub(super) struct StateFetcher {
-    /// Number of missing blocks from which on the replica is far behind.
+    /// With more missing blocks than this, the replica is far behind.
     far_heights: u64,
     /// Whether the replica was far behind at the last report of a peer.
     is_far: bool,
+    /// Whether the replica can also go on from blocks.
+    is_choice: bool,
+    /// No optional state is requested until then.
+    refused_until: Time,
     /// The time at which the need began; `None` without a need.
     since: Option<Time>,
     /// The height that the replica had executed then.
     issued: Height,
+    /// The time at which that height last grew, or of the first look.
+    progress_at: Option<Time>,
     /// The reports of peers at the last look.
     reports: u64,
     ask_at: Time,
@@ -51,8 +61,8 @@ pub(super) struct StateFetcher {
     asked: ReplicaSet,
     /// The height of each peer's snapshot.
     offers: BTreeMap<ReplicaId, Height>,
-    /// Peers that have lied, with the reason.
-    bad: BTreeMap<ReplicaId, &'static str>,
+    /// Peers that have lied, with the reason, and the time until which they are not asked.
+    bad: BTreeMap<ReplicaId, (&'static str, Time)>,
     receiving: Option<Receiving>,
     /// The time at which all chunks were there.
     complete_at: Option<Time>,
@@ -65,8 +75,11 @@ impl StateFetcher {
         Self {
             far_heights,
             is_far: false,
+            is_choice: false,
+            refused_until: Time::ZERO,
             since: None,
             issued: Height::ZERO,
+            progress_at: None,
             reports: u64::MAX,
             ask_at: Time::ZERO,
             asked: ReplicaSet::EMPTY,
@@ -83,10 +96,13 @@ impl StateFetcher {
         self.receiving.is_some()
     }
 
-    /// Returns the progress; `None` without a need.
+    /// Returns the progress; `None` without a need. A search for an optional state is no need.
     pub(super) fn status(&self) -> Option<TransferStatus> {
         self.since?;
         let receiving = self.receiving.as_ref();
+        if self.is_choice && receiving.is_none() {
+            return None;
+        }
         let (received, total) = receiving.map_or((0, 0), Receiving::progress);
         let height = receiving.map(Receiving::height);
         let sources = self.offers.iter().filter(|(_, offered)| Some(**offered) == height);
@@ -95,7 +111,7 @@ impl StateFetcher {
             received,
             total,
             sources: sources.map(|(peer, _)| *peer).collect(),
-            bad: self.bad.iter().map(|(peer, why)| (*peer, *why)).collect(),
+            bad: self.bad.iter().map(|(peer, (why, _))| (*peer, *why)).collect(),
             no_room: self.no_room,
         })
     }
@@ -115,6 +131,10 @@ impl StateFetcher {
             return;
         }
         let has_progress = std::mem::replace(&mut self.issued, issued) != issued;
+        if has_progress || self.progress_at.is_none() {
+            self.progress_at = Some(now);
+        }
+        let is_stuck = self.progress_at.is_some_and(|at| now.since(at) >= DOUBT_NS);
         if std::mem::replace(&mut self.reports, reports) != reports {
             self.is_far = replica.behind() > self.far_heights;
         }
@@ -122,15 +142,21 @@ impl StateFetcher {
             // The replica has caught up from blocks.
             self.drop_target();
         }
-        let wait = match replica.next_block() {
-            _ if replica.awaits_state() => Some(START_NS),
-            NextBlock::Gone => Some(START_NS),
-            NextBlock::Doubtful if !has_progress => Some(DOUBT_NS),
-            NextBlock::Doubtful | NextBlock::Kept => self.is_far.then_some(FAR_NS),
+        self.is_choice = match replica.next_block() {
+            NextBlock::Gone => false,
+            // Peers that claim to keep the next block, and do not send it, may be liars.
+            NextBlock::Doubtful => !is_stuck && !replica.awaits_state(),
+            NextBlock::Kept => !replica.awaits_state(),
         };
-        match (self.since, wait) {
-            (None, Some(wait)) => (self.since, self.ask_at) = (Some(now), now.plus(wait)),
-            (Some(_), Some(wait)) => self.ask_at = self.ask_at.min(now.plus(wait)),
+        let ask_at = match replica.next_block() {
+            _ if replica.awaits_state() => Some(now.plus(START_NS)),
+            NextBlock::Gone => Some(now.plus(START_NS)),
+            NextBlock::Doubtful if !has_progress => Some(now.plus(DOUBT_NS)),
+            _ => self.is_far.then_some(now.plus(FAR_NS).max(self.refused_until)),
+        };
+        match (self.since, ask_at) {
+            (None, Some(at)) => (self.since, self.ask_at) = (Some(now), at),
+            (Some(_), Some(at)) => self.ask_at = self.ask_at.min(at),
             (Some(_), None) if self.receiving.is_none() => self.since = None,
             _ => {}
         }
@@ -146,6 +172,12 @@ impl StateFetcher {
         if self.since.is_none() {
             return;
         }
+        self.bad.retain(|_, (_, until)| now < *until);
+        let needed = self.receiving.as_ref().map_or(0, Receiving::needed_bytes);
+        if self.is_choice && needed > store.snapshot_room() / 2 {
+            // The log grows meanwhile, and the own service writes no snapshot that would let it shrink.
+            self.refuse(now);
+        }
         if let Some(receiving) = &mut self.receiving {
             receiving.tick(now);
             let height = receiving.height();
@@ -159,9 +191,16 @@ impl StateFetcher {
         }
     }
 
+    /// Goes on from blocks for a while.
+    fn refuse(&mut self, now: Time) {
+        self.drop_target();
+        self.refused_until = now.plus(REFUSED_NS);
+        self.ask_at = self.refused_until;
+    }
+
     fn ask_for_offers(&mut self, above: Height, replica: &Replica, out: &mut dyn Outgoing) {
         if replica.others().iter().all(|peer| self.bad.contains_key(peer)) {
-            // A damaged disk of an honest peer may have been repaired, and there is nobody else to ask.
+            // There is nobody else to ask.
             self.bad.clear();
         }
         let height = self.receiving.as_ref().map(Receiving::height);
@@ -193,7 +232,7 @@ impl StateFetcher {
         if execution.check_manifest(&offer.header, &offer.chunks) != Ok((checkpoint.height, checkpoint.state))
         {
             let kind = TransferMessage::State(Box::new(offer)).kind();
-            self.mark_bad(from, kind, "state is not the signed one", out);
+            self.mark_bad((now, from), kind, "state is not the signed one", out);
             return Ok(());
         }
         let height = checkpoint.height;
@@ -216,31 +255,41 @@ impl StateFetcher {
             Some(_) => false,
         };
         if replaces {
-            let is_choice = replica.next_block() != NextBlock::Gone && !replica.awaits_state();
-            let blocks = height.since(replica.issued());
-            let bytes_max = if is_choice { blocks.saturating_mul(BYTES_PER_BLOCK) } else { u64::MAX };
-            self.begin(offer, bytes_max, store)?;
+            self.begin(now, offer, height.since(replica.issued()), store)?;
         }
         self.tick(now, replica, store, out);
         Ok(())
     }
 
-    /// Begins to receive a state, if its missing chunks have at most `bytes_max` bytes.
-    fn begin(&mut self, offer: StateOffer, bytes_max: u64, store: &mut BoxedStore) -> Result<(), Fault> {
-        let carried = self.receiving.take().map(Receiving::into_writer);
-        self.complete_at = None;
+    /// Begins to receive a state that is so many blocks ahead, if there is room. An optional state must cost less than these
+    /// blocks, and must leave room for the log.
+    fn begin(
+        &mut self,
+        now: Time,
+        offer: StateOffer,
+        blocks: u64,
+        store: &mut BoxedStore,
+    ) -> Result<(), Fault> {
         let StateOffer { proof, header, chunks } = offer;
-        let writer = store.begin_received(proof.checkpoint.height, header, &chunks, carried)?;
-        if writer.needed_bytes() > bytes_max {
+        // This precedes the first change: the own snapshot may be in progress, and goes on after a refusal.
+        let carried = self.receiving.as_ref().map(Receiving::writer);
+        let missing = store.missing_bytes(&chunks, carried)?;
+        let needed = missing.saturating_add(carried.map_or(0, SnapshotWriter::bytes));
+        let room = store.snapshot_room();
+        let is_worth = blocks >= self.far_heights / 2 && missing <= blocks.saturating_mul(BYTES_PER_BLOCK);
+        if self.is_choice && (!is_worth || needed > room / 2) {
+            if self.receiving.is_none() {
+                self.refuse(now);
+            }
             return Ok(());
         }
-        let needed = writer.bytes().saturating_add(writer.needed_bytes());
-        let room = store.snapshot_room();
         if needed > room {
             self.no_room = Some(needed.saturating_sub(room));
             return Ok(());
         }
-        self.no_room = None;
+        (self.no_room, self.complete_at) = (None, None);
+        let carried = self.receiving.take().map(Receiving::into_writer);
+        let writer = store.begin_received(proof.checkpoint.height, header, &chunks, carried)?;
         self.receiving = Some(Receiving::new(proof, writer, store)?);
         Ok(())
     }
@@ -274,7 +323,7 @@ impl StateFetcher {
             return Ok(());
         };
         if let Err(why) = receiving.on_piece((now, from), at, bytes, store)? {
-            self.mark_bad(from, TransferMessage::Piece(at, Vec::new()).kind(), why, out);
+            self.mark_bad((now, from), TransferMessage::Piece(at, Vec::new()).kind(), why, out);
         }
         let Some(receiving) = &mut self.receiving else { return Ok(()) };
         let height = receiving.height();
@@ -284,8 +333,14 @@ impl StateFetcher {
         Ok(())
     }
 
-    fn mark_bad(&mut self, peer: ReplicaId, kind: Kind, why: &'static str, out: &mut dyn Outgoing) {
-        self.bad.insert(peer, why);
+    fn mark_bad(
+        &mut self,
+        (now, peer): (Time, ReplicaId),
+        kind: Kind,
+        why: &'static str,
+        out: &mut dyn Outgoing,
+    ) {
+        self.bad.insert(peer, (why, now.plus(BAD_NS)));
         self.offers.remove(&peer);
         if let Some(receiving) = &mut self.receiving {
             receiving.give_up(peer);

@@ -1,4 +1,4 @@
-//! Transfer of state: brings a replica back whose peers do not keep its next block any more, or that has no state.
+//! Transfer of state: brings a replica back that has no state, whose peers do not keep its next block, or that is far behind.
 //!
 //! The rules are in ADR 0015 and in section 15 of `docs/specification/pbft.md`. A transfer is the same for every
 //! protocol. The replica goes on with its protocol meanwhile. When the state is durable, the replica is opened anew on it
@@ -51,7 +51,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Creates the transfer of a replica that is far behind from so many missing blocks on.
+    /// Creates the transfer of a replica that is far behind with more than `far_heights` missing blocks.
     pub(crate) fn new(far_heights: u64) -> Self {
         let fetcher = StateFetcher::new(far_heights);
         Self { server: StateServer::default(), fetcher, messages: Vec::new() }
@@ -62,7 +62,7 @@ impl Transfer {
         self.messages.push((from, message));
     }
 
-    /// Returns the progress of a needed transfer; `None` when none is needed.
+    /// Returns the progress of a transfer; `None` when no state is needed, and none is received.
     pub(crate) fn status(&self) -> Option<TransferStatus> {
         self.fetcher.status()
     }

@@ -123,6 +123,16 @@ impl Receiving {
         self.stage == Stage::Chunks && !self.writer.is_complete()
     }
 
+    /// Returns the writer with the chunks so far.
+    pub(super) fn writer(&self) -> &SnapshotWriter {
+        &self.writer
+    }
+
+    /// Returns the bytes of the chunks that are written or still missing.
+    pub(super) fn needed_bytes(&self) -> u64 {
+        self.writer.bytes().saturating_add(self.writer.needed_bytes())
+    }
+
     /// Returns the writer with the chunks so far, for a newer state.
     pub(super) fn into_writer(self) -> SnapshotWriter {
         self.writer

@@ -13,8 +13,8 @@ use quorate_types::codec::Wire as _;
 use quorate_types::limits::{CHUNK_PIECE_BYTES_MAX, PIECES_PER_PEER_MAX, STATE_BYTES_PER_SECOND};
 use quorate_types::wire::{Lane, frame};
 use quorate_types::{FrameBody, Height, ReplicaId, Time};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The pause between two offers to one peer.
 const OFFER_PAUSE_NS: u64 = 500_000_000;
@@ -37,6 +37,8 @@ pub(super) struct StateServer {
     offer: Option<(Height, FrameBody)>,
     /// Manifests of snapshots that peers receive.
     manifests: BTreeMap<Height, StoredSnapshot>,
+    /// Snapshots of which a part could not be read.
+    unreadable: BTreeSet<Height>,
     /// Bytes that may be sent now.
     allowance: u64,
     /// The time of the last change of the allowance.
@@ -105,6 +107,10 @@ impl StateServer {
     /// Returns the manifest of a snapshot with a proof, as long as the store has it.
     fn manifest(&mut self, height: Height, store: &BoxedStore) -> Result<Option<&StoredSnapshot>, Fault> {
         self.manifests.retain(|height, _| store.has_proven(*height));
+        self.unreadable.retain(|height| store.has_proven(*height));
+        if self.unreadable.contains(&height) {
+            return Ok(None);
+        }
         match self.manifests.entry(height) {
             Entry::Occupied(manifest) => Ok(Some(manifest.into_mut())),
             Entry::Vacant(place) => match store.proven_snapshot(height) {
@@ -181,7 +187,15 @@ impl StateServer {
         if !is_inside {
             return Ok(gone);
         }
-        let bytes = store.snapshot_piece(snapshot, (index, at.offset, at.length))?;
-        Ok(TransferMessage::Piece(at, bytes))
+        match store.snapshot_piece(snapshot, (index, at.offset, at.length)) {
+            Ok(bytes) => Ok(TransferMessage::Piece(at, bytes)),
+            // One bad sector must not stop a replica that runs. The next start finds it, and peers ask others.
+            Err(Fault::Io { .. }) => {
+                self.unreadable.insert(at.height);
+                self.offer = None;
+                Ok(gone)
+            }
+            Err(fault) => Err(fault),
+        }
     }
 }

@@ -98,8 +98,9 @@ impl TortureArgs {
         let n = self.cluster.n();
         let f = (self.cluster.protocol.spec.faults)(usize::from(n));
         if self.liar.is_some() && f < 2 {
+            let smallest = self.cluster.protocol.smallest(2);
             return Err(Failure::usage(format!(
-                "--liar: {n} replicas tolerate {f} fault, and the faults of a torture are another one; use a greater --n"
+                "--liar needs a cluster that tolerates 2 faults, and {n} replicas tolerate {f}: use --n {smallest}"
             )));
         }
         Ok(self.liar.map(|_| ReplicaId(n.saturating_sub(1))))

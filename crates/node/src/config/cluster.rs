@@ -157,7 +157,7 @@ impl ClusterConfig {
         self.entry.spec.serving(self.n(), usize::from(self.genesis.f))
     }
 
-    /// Returns the number of replicas of which one is honest: a replica believes so many equal reports.
+    /// Returns f + 1: at least one of so many replicas is honest. Equal reports of so many replicas are believed.
     pub(crate) fn reports_needed(&self) -> usize {
         self.genesis.committee().weak()
     }

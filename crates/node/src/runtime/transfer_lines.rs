@@ -29,7 +29,7 @@ impl TransferLines {
         let mut lines = Vec::new();
         for (peer, why) in transfer.bad.iter().filter(|(peer, _)| self.bad.insert(*peer)) {
             lines.push(LogLine::Warn(format!(
-                "replica {peer} has sent a wrong part of a state ({why}): it lies or its disk is damaged; it is not asked any more"
+                "replica {peer} has sent a wrong part of a state ({why}): it lies or its disk is damaged; it is not asked for a minute"
             )));
         }
         if let Some(bytes) = transfer.no_room.filter(|_| self.no_room != transfer.no_room) {

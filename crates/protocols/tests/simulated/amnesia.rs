@@ -4,7 +4,7 @@ use crate::side_by_side::run_all;
 use crate::support::{ask, begin, go, many, put, r, recovery, settle, short_window, wait_for, world_of};
 use quorate_consensus::Entry;
 use quorate_protocols::{REGISTRY, find};
-use quorate_sim::{ReplicaState, Survives, World, ms, secs};
+use quorate_sim::{LinkConditions, ReplicaState, Survives, World, ms, secs};
 use quorate_types::ReplicaId;
 
 /// All protocols whose leader can be replaced.
@@ -158,5 +158,25 @@ fn cluster_that_has_helped_a_wiped_replica_starts_cold() {
         let coordinator = world.status(r(0)).unwrap().leader;
         assert!(entry.spec.name.as_str() != "artemis" || coordinator == r(0), "{coordinator:?}");
         settle(&mut world);
+    });
+}
+
+/// Answers that take longer than the pause between two questions count as well.
+#[test]
+fn wiped_replica_comes_back_over_slow_links() {
+    with_each(&["pbft", "hotstuff", "jolteon", "hotstuff2"], |entry| {
+        let mut world = world_of(entry, 6, |settings| {
+            *settings = settings.clone().with_n(entry.smallest(2));
+            short_window(settings);
+            settings.conditions = LinkConditions::constant(ms(280));
+            settings.client.retry_ns = secs(8);
+            settings.client.retry_ns_max = secs(16);
+        });
+        begin(&mut world);
+        many(&mut world, 10);
+        let id = r(1);
+        world.wipe(id);
+        world.start(id).unwrap();
+        load_until_back(&mut world, id, 40);
     });
 }

@@ -114,6 +114,12 @@ fn received_state_is_a_stable_checkpoint() {
         go(world.run_while("a state is received", secs(30), is_behind), &world);
         let status = world.status(absent).unwrap();
         assert!(status.stable.0 >= before + 20, "{status}");
+        // A backup of the stopped node has that state as well.
+        world.crash(absent, Survives::Everything);
+        go(world.run_for(ms(50)), &world);
+        let backed_up = world.backed_up(absent);
+        assert!(backed_up.as_ref().is_ok_and(|height| height.0 >= before + 20), "{backed_up:?}");
+        world.start(absent).unwrap();
         hears.set(true);
         settle(&mut world);
     });

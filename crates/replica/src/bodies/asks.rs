@@ -5,7 +5,7 @@
 //! that let its time pass comes last for a while.
 
 use super::wants::Want;
-use super::{ASK_AGAIN_NS, Ask, BlockBodies};
+use super::{ASK_AGAIN_NS, Ask, BlockBodies, MissingParts};
 use quorate_types::{ReplicaId, ReplicaSet, Time};
 use std::collections::BTreeMap;
 
@@ -15,9 +15,8 @@ const ASK_DOUBLINGS_MAX: usize = 3;
 const ANSWER_NS_MAX: u64 = 2_000_000_000;
 /// The time for which a peer comes last that did not answer in its time.
 const LAST_NS: u64 = 20_000_000_000;
-/// The time after a want for which its block is not requested (again) while bodies of its source wait for their check
-/// here. The source is the peer that announced them or was asked last. The missing bodies may be among those, and
-/// requested ones would queue behind them.
+/// The time after a want for which its block is not requested while bodies of its source wait for their check here. The
+/// source is the peer that announced them or was asked last. The missing bodies may be among those.
 const UNCHECKED_NS_MAX: u64 = 500_000_000;
 /// The pause between two checks of that condition.
 const UNCHECKED_PAUSE_NS: u64 = 20_000_000;
@@ -74,6 +73,11 @@ impl BlockBodies {
     pub(crate) fn take_due_asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
         let mut asks = std::mem::take(&mut self.at_once);
         for (id, want) in self.wants.by_id.iter_mut().filter(|(_, want)| want.ask_at <= now) {
+            if self.missing.get(id).is_some_and(MissingParts::is_ancestors_alone) {
+                // It has arrived. Its ancestors are requested by their own names.
+                (want.asked, want.ask_at) = (None, now.plus(ASK_AGAIN_NS));
+                continue;
+            }
             let asked = want.asked.map(|(peer, _)| peer);
             let source = asked.or(want.announced.then(|| want.peers.first().copied()).flatten());
             let may_be_here = source.is_some_and(|peer| self.unchecked.contains(peer));

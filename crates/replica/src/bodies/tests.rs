@@ -172,6 +172,27 @@ fn question_is_repeated_when_the_asked_peer_stops_sending() {
     assert_eq!(asked(&|ms| ms % 200 == 0), [(0, one), (2_000, two), (2_250, three)], "its time is bounded");
 }
 
+/// A block that has arrived waits for its ancestors. It is not sent again, and the peer that sent it is as good as before.
+#[test]
+fn block_that_lacks_ancestors_alone_is_not_requested() {
+    const MS: u64 = 1_000_000;
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
+    let (mut blocks, others) = (BlockTree::default(), [1, 2, 3].map(ReplicaId));
+    let block = Block { parent: BlockId(quorate_types::Digest([9; 32])), ..block_of(&Payload::default()) };
+    let block = Block { height: Height(3), ..block };
+    let id = block.id();
+    bodies.want(Time(0), &blocks, id, Height(3), (others[0], Haste::InTurn));
+    assert_eq!(bodies.take_due_asks(Time(0), &others).len(), 1);
+    blocks.insert(block);
+    bodies.watch(&Pool::default(), &blocks, id);
+    for ms in 0..2_000 {
+        assert!(bodies.take_due_asks(Time(ms * MS), &others).iter().all(|ask| ask.block != id));
+    }
+    let other = BlockId::null(Height(4));
+    bodies.want(Time(2_000 * MS), &blocks, other, Height(4), (others[0], Haste::InTurn));
+    assert_eq!(bodies.take_due_asks(Time(2_000 * MS), &others)[0].peer, others[0]);
+}
+
 /// A liar that sends false bodies, or none, must not cost each block a pause.
 #[test]
 fn peer_that_let_its_time_pass_comes_last() {

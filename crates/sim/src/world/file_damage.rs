@@ -107,7 +107,7 @@ impl World {
         self.slot(id).and_then(|slot| slot.why_stopped.as_deref())
     }
 
-    /// Returns the number of peers a connection with which was refused since a replica was opened, by either end.
+    /// Returns the number of peers that have refused a connection with a replica, or were refused by it, since it was opened.
     #[must_use]
     pub fn refusals(&self, id: ReplicaId) -> usize {
         self.slot(id).map_or(0, |slot| slot.refused.len())

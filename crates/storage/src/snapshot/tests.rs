@@ -360,4 +360,40 @@ fn damaged_note_about_wrong_states_distrusts_all() {
         cut.truncate_blob("distrusted", byte);
         assert_eq!(Snapshots::find(&cut).unwrap().distrusted(), Height(1), "{byte} bytes are left");
     }
+    // States with a proof are right, and only later ones may be wrong.
+    let (mut disk, mut snapshots) = (disk(), Snapshots::default());
+    let state: State = vec![0; 3];
+    for height in [2, 9] {
+        let ids = ids(&state);
+        let mut writer = snapshots.begin(&mut disk, Height(height), (Vec::new(), &ids), Origin::Own).unwrap();
+        if height == 2 {
+            writer.prove(b"proof");
+        }
+        finish(&mut snapshots, &mut disk, &mut writer, &state);
+    }
+    snapshots.distrust(&mut disk, Height(7)).unwrap();
+    assert!(disk.flip_blob("distrusted", 0, 3));
+    assert_eq!(Snapshots::find(&disk).unwrap().distrusted(), Height(3));
+}
+
+/// The cost of a state is known before anything changes: the own snapshot may be in progress.
+#[test]
+fn cost_of_a_state_is_that_of_its_unknown_chunks_and_changes_nothing() {
+    let (mut disk, mut snapshots) = (disk(), Snapshots::default());
+    let mut state: State = vec![0; 5];
+    write(&mut snapshots, &mut disk, 1, &state).unwrap();
+    state[1] = 1;
+    let own = ids(&state);
+    let mut writer = snapshots.begin(&mut disk, Height(2), (Vec::new(), &own), Origin::Own).unwrap();
+    Snapshots::write(&mut disk, &mut writer, 1, &content(1, 1)).unwrap();
+    let other = ids(&vec![0, 2, 2, 0, 0]);
+    let bytes = |index| content(index, 2).len() as u64;
+    let cost = |carried: Option<&SnapshotWriter>| snapshots.missing_bytes(&disk, &other, carried).unwrap();
+    assert_eq!(cost(None), bytes(1) + bytes(2));
+    let twice: Vec<ChunkId> = other.iter().chain(&other).copied().collect();
+    assert_eq!(snapshots.missing_bytes(&disk, &twice, None).unwrap(), cost(None), "equal chunks arrive once");
+    assert_eq!(snapshots.missing_bytes(&disk, &own, Some(&writer)).unwrap(), 0);
+    while !snapshots.commit(&mut disk, &mut writer).unwrap() {}
+    let stored = snapshots.read(&disk, Height(2)).unwrap();
+    assert_eq!(snapshots.chunk(&disk, &stored, 1).unwrap(), content(1, 1));
 }

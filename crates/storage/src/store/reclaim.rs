@@ -13,13 +13,12 @@ const RELEASED_AT_ONCE: u32 = 4;
 const SEGMENTS_BESIDE: u32 = 4;
 
 impl<D: Disk> Store<D> {
-    /// Notes that the snapshot of this height is durable. Only laggards need heights up to it.
-    /// [`Store::commit_snapshot`] calls this function, and so does a host that has received a state. In that case the
-    /// log continues after `snapshot`.
+    /// Notes that the snapshot of this height is durable. Only laggards need heights up to it. After a received snapshot the
+    /// log continues behind it.
     ///
     /// # Errors
     /// Fails with each fault of the disk.
-    pub fn release(&mut self, snapshot: Height) -> Result<(), Fault> {
+    pub(crate) fn release(&mut self, snapshot: Height) -> Result<(), Fault> {
         self.index.release(snapshot);
         if snapshot <= self.index.last() {
             return Ok(());

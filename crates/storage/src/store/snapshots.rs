@@ -41,6 +41,14 @@ impl<D: Disk> Store<D> {
         self.snapshots.begin(&mut self.log.disk, height, (header, ids), Origin::Peers(carried.map(Box::new)))
     }
 
+    /// Returns the bytes of the chunks of a received state that neither the newest snapshot nor a carried writer has.
+    ///
+    /// # Errors
+    /// Fails with [`Fault::DamagedSnapshot`] or [`Fault::Io`].
+    pub fn missing_bytes(&self, ids: &[ChunkId], carried: Option<&SnapshotWriter>) -> Result<u64, Fault> {
+        self.snapshots.missing_bytes(&self.log.disk, ids, carried)
+    }
+
     /// Reads chunks of the own newest snapshot that a received one uses again, at most about `bytes` in a call. Those
     /// that are damaged must be written.
     ///
