@@ -65,6 +65,9 @@ pub struct StudyFacts {
     pub title: String,
     /// Remarks for readers: conditions, and differences from the figure that it repeats.
     pub notes: Vec<String>,
+    /// The settings of its cells; a list is an axis.
+    #[serde(default)]
+    pub settings: BTreeMap<String, Value>,
     /// The figures to draw.
     pub figures: Vec<Figure>,
     /// Figures that others have published, to be printed beside ours.
@@ -299,7 +302,8 @@ pub fn axis_text(value: &Value) -> String {
 /// Fails when the file cannot be read or holds something else.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ArchiveError> {
     let text = std::fs::read_to_string(path).map_err(|source| ArchiveError::file(path, source))?;
-    let format = |why: serde_json::Error| ArchiveError::Format { path: path.to_owned(), why: why.to_string() };
+    let format =
+        |why: serde_json::Error| ArchiveError::Format { path: path.to_owned(), why: why.to_string() };
     serde_json::from_str(&text).map_err(format)
 }
 

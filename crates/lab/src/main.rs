@@ -1,7 +1,7 @@
 //! The program `quorate`.
 
 use clap::{Parser, Subcommand};
-use quorate_lab::commands::{demo, exam, judge, lie, load, machine, sim, torture, twins};
+use quorate_lab::commands::{bench, demo, exam, judge, lie, load, machine, sim, torture, twins};
 use quorate_node::alloc::Counting;
 use quorate_node::commands::kv;
 use quorate_node::exit;
@@ -30,6 +30,8 @@ enum Command {
     Kv(kv::Args),
     /// Offer load to a running cluster and measure
     Load(load::LoadArgs),
+    /// Run an experiment: clusters on this machine, under load, with faults; without a file the canonical workload
+    Bench(bench::BenchArgs),
     /// Check a recorded history for linearizability
     Judge(judge::Args),
     /// Measure the speed of this machine
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Service(command) => command.run(Service::KV),
         Command::Kv(args) => kv::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Judge(args) => judge::run(&args),
         Command::Machine(args) => machine::run(&args),
         Command::Sim(args) => sim::run(&args),

@@ -1,5 +1,6 @@
 //! The commands, each with a file or folder of its own.
 
+pub mod bench;
 pub mod demo;
 pub mod exam;
 pub mod judge;

@@ -1,0 +1,188 @@
+//! `quorate bench`: experiments with clusters on this machine.
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use quorate_bench::archive::{Archive, CellRun, Outcome};
+use quorate_bench::cell::Cell;
+use quorate_bench::experiment::{AxisValues, Experiment, Form};
+use quorate_bench::runner::{self, BenchError, Orders, Progress};
+use quorate_node::exit::Failure;
+use quorate_node::out;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The experiment without a file.
+const CANONICAL: &str = include_str!("../../../bench/experiments/canonical.toml");
+
+/// Arguments of `quorate bench`.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// Experiment file [default: the canonical workload, in less than a minute]
+    file: Option<PathBuf>,
+    /// Run the short form: fewer values, shorter runs
+    #[arg(long)]
+    short: bool,
+    /// Restrict the run to cells with these values of an axis or a study: protocol=artemis, n=4,7, study=ablation
+    #[arg(long, value_name = "AXIS=VALUES")]
+    only: Vec<AxisValues>,
+    /// Replace the values of an axis or setting in all studies: protocol=jolteon, seconds=5s
+    #[arg(long, value_name = "AXIS=VALUES")]
+    set: Vec<AxisValues>,
+    /// Folder of the archive; an interrupted run of the same experiment resumes [default: results/<time>-<tag>]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Seed of the order of cells, of keys and of operations
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// List the cells and the time that they take, and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Print the runs as one JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs an experiment.
+///
+/// # Errors
+/// Fails when the experiment is wrong, the archive cannot be used, no run has a result, or this process is asked to stop.
+pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let experiment = match &args.file {
+        Some(file) => Experiment::read(file).map_err(Failure::usage)?,
+        None => Experiment::parse(CANONICAL).map_err(Failure::run)?,
+    };
+    let form = if args.short { Form::Short } else { Form::Full };
+    let cells = experiment.clone().in_form(form, &args.set).cells(&args.only).map_err(Failure::usage)?;
+    let runs: usize = cells.iter().map(|cell| usize::try_from(cell.repeats).unwrap_or(usize::MAX)).sum();
+    let estimate = runner::estimate(&cells);
+    if args.list {
+        cells.iter().try_for_each(|cell| out::line(cell.name()))?;
+    }
+    eprintln!("{} cells, {runs} runs, about {}", cells.len(), time_text(estimate));
+    if args.list {
+        return Ok(());
+    }
+    let folder = args.out.clone().unwrap_or_else(|| runner::default_folder(&experiment.tag));
+    let orders = Orders {
+        experiment,
+        form,
+        only: args.only.clone(),
+        changes: args.set.clone(),
+        out: folder.clone(),
+        seed: args.seed,
+    };
+    let bar = Bar::new();
+    let archive = runner::run(&orders, &mut |progress| bar.show(&progress)).map_err(failure)?;
+    bar.0.finish_and_clear();
+    if args.json {
+        return out::json(&archive.runs);
+    }
+    if args.file.is_none() {
+        print_canonical(&archive)?;
+    }
+    eprintln!("the archive is {}; `quorate report {}` makes its report", folder.display(), folder.display());
+    let has_result = archive.runs.iter().any(|run| run.outcome == Outcome::Done);
+    if has_result { Ok(()) } else { Err(Failure::run("no run has a result; the reasons are above")) }
+}
+
+fn failure(error: BenchError) -> Failure {
+    match error {
+        BenchError::Experiment(error) => Failure::usage(error),
+        other => Failure::run(other),
+    }
+}
+
+/// Prints the two numbers of the canonical workload, with the machine and the settings.
+fn print_canonical(archive: &Archive) -> Result<(), Failure> {
+    let Some(run) = archive.runs.iter().find(|run| run.outcome == Outcome::Done) else { return Ok(()) };
+    let number = |path: &str| run.load.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+    let text = |path: &str| run.load.pointer(path).and_then(Value::as_str).unwrap_or("unknown").to_owned();
+    let machine = &archive.manifest.machine;
+    out::line(format_args!("saturation  {:>10.0} requests/s", number("/offered") * 2.0))?;
+    out::line(format_args!(
+        "at half     {:>10.2} ms p50, {:.2} ms p99",
+        number("/latency_ns/p50") / 1e6,
+        number("/latency_ns/p99") / 1e6
+    ))?;
+    out::line(format_args!(
+        "{} n={} f={}, durability {}, links {}, client authentication {}, all replicas and the load on this machine",
+        run.protocol,
+        run.n,
+        run.f,
+        text("/durability"),
+        text("/link_auth"),
+        text("/client_auth")
+    ))?;
+    out::line(format_args!(
+        "{} cores of {}, {:.0} GiB, {}, {}, commit {}",
+        machine.cores,
+        machine.processor,
+        bytes_gib(machine.memory_bytes),
+        machine.kernel,
+        machine.file_system,
+        archive.manifest.commit
+    ))
+}
+
+fn bytes_gib(bytes: u64) -> f64 {
+    f64::from(u32::try_from(bytes >> 20).unwrap_or(u32::MAX)) / 1024.0
+}
+
+fn time_text(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7_199 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{}.{} h", seconds / 3_600, seconds % 3_600 / 360),
+    }
+}
+
+/// A bar at a terminal, and a line for each ended run.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template("{pos}/{len} {bar:30} {msg}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    fn show(&self, progress: &Progress<'_>) {
+        self.0.set_length(u64::try_from(progress.all).unwrap_or(u64::MAX));
+        self.0.set_position(u64::try_from(progress.done).unwrap_or(u64::MAX));
+        self.0.set_message(format!("about {} left, {}", time_text(progress.left), progress.cell.name()));
+        if let Some(run) = progress.ended {
+            let line = format!("{}/{} {}", progress.done, progress.all, line_of(progress.cell, run));
+            if self.0.is_hidden() {
+                eprintln!("{line}");
+            } else {
+                self.0.println(line);
+            }
+        }
+    }
+}
+
+/// Describes the result of a run in one line.
+fn line_of(cell: &Cell, run: &CellRun) -> String {
+    let name = format!("{}, run {}", cell.name(), run.run);
+    match &run.outcome {
+        Outcome::Failed(why) => format!("{name}: FAILED: {why}"),
+        Outcome::NotBuilt(what) => format!("{name}: not built yet: {what}"),
+        Outcome::Done => {
+            let number = |path: &str| run.load.pointer(path).and_then(Value::as_f64);
+            match (number("/goodput"), number("/latency_ns/p50"), number("/latency_ns/p99")) {
+                (Some(goodput), Some(p50), Some(p99)) => {
+                    let mark = if run.load.get("saturated") == Some(&Value::Bool(true)) {
+                        ", saturated"
+                    } else {
+                        ""
+                    };
+                    format!("{name}: {goodput:.0}/s, p50 {:.2} ms, p99 {:.2} ms{mark}", p50 / 1e6, p99 / 1e6)
+                }
+                _ => format!("{name}: done"),
+            }
+        }
+    }
+}
