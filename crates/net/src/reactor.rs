@@ -11,8 +11,8 @@
 //! have handled *everything* that arrived by some time (the tie rule of timers). It takes the time, then calls
 //! [`Reactor::wait`] with a zero timeout, then reads until [`Reactor::read_ready`] returns that nothing is left.
 //!
-//! A file of this folder imports only earlier ones of this list: `event`, `config`, `client`, `socket`, `entrance`, `queues`,
-//! `peer`. The files `peers` and `clients` are the exception: they extend [`Reactor`] by its two kinds of connections, so they
+//! A file of this folder imports only earlier ones of this list: `event`, `config`, `client`, `delay`, `socket`, `entrance`,
+//! `queues`, `peer`. The files `peers` and `clients` are the exception: they extend [`Reactor`] by its two kinds of connections, so they
 //! import it from this file, and its methods call theirs.
 
 #![allow(clippy::disallowed_types, reason = "this is where sockets live")]
@@ -20,6 +20,7 @@
 mod client;
 mod clients;
 mod config;
+mod delay;
 mod entrance;
 mod event;
 mod peer;
@@ -27,7 +28,7 @@ mod peers;
 mod queues;
 mod socket;
 
-pub use config::{NetConfig, NetFault, PeerConfig, Security, bind};
+pub use config::{LINK_DELAY_NS_MAX, NetConfig, NetFault, PeerConfig, Security, bind};
 pub use event::{ConnId, Event, SendError, Who};
 pub use peer::PeerStatus;
 
@@ -93,6 +94,8 @@ pub struct Reactor {
     buffer: Vec<u8>,
     /// Whether all links have ended for good: [`Reactor::cut_off`].
     is_cut_off: bool,
+    /// The longest emulated delay to a replica, in nanoseconds; zero if there is none.
+    delay_ns_max: u64,
     rng: Rng,
     ledger: Ledger,
     now: Time,
@@ -109,6 +112,7 @@ impl Reactor {
         let sockets = config.client_connections_max.saturating_add(config.descriptors_beside_clients());
         let mut rng = Rng::new(config.seed);
         let peers = peer::table(&config, &mut rng)?;
+        let delay_ns_max = peers.iter().flatten().map(|peer| peer.delay_ns).max().unwrap_or(0);
         let (peer_tls, client_tls) = match &config.security {
             Security::Plain => (None, None),
             Security::Tls(key) => {
@@ -142,6 +146,7 @@ impl Reactor {
             deferred: VecDeque::new(),
             buffer: vec![0; READ_BYTES],
             is_cut_off: false,
+            delay_ns_max,
             rng,
             ledger: Ledger::default(),
             now: Time::ZERO,
@@ -382,9 +387,11 @@ impl Reactor {
     }
 
     /// Writes the queued bytes: one write per connection, if the socket takes them all. Other bytes
-    /// wait until the socket is writable.
+    /// wait until the socket is writable. Bytes to a replica whose link has a delay leave with the first flush after it; the delay
+    /// counts from `now`, so `now` must be recent if [`Reactor::has_delays`].
     pub fn flush(&mut self, now: Time) {
         self.now = now;
+        self.flushes.add_due(now, &mut self.sockets);
         let mut flushing = self.flushes.begin();
         for key in flushing.drain(..) {
             if let Some(socket) = self.sockets.get_mut(key) {
@@ -402,16 +409,20 @@ impl Reactor {
         };
         let mut written = 0usize;
         while socket.writable && !socket.connecting {
-            if !socket.session.pending() && !fill(socket, &mut self.peers, &mut self.clients) {
+            let has_bytes = match &socket.line {
+                None => has_pending(socket, &mut self.peers, &mut self.clients),
+                Some(line) => line.is_due(self.now),
+            };
+            if !has_bytes {
                 break;
             }
             if written >= FLUSH_BYTES {
                 self.flushes.unfinished = true;
                 self.flushes.add(key, socket);
-                return;
+                break;
             }
             self.ledger.writes = self.ledger.writes.saturating_add(1);
-            match socket.session.write(&mut socket.stream) {
+            match socket.write(self.now) {
                 Ok(count) => {
                     written = written.saturating_add(count);
                     self.ledger.bytes_out = self.ledger.bytes_out.saturating_add(wide(count));
@@ -424,8 +435,14 @@ impl Reactor {
                 }
             }
         }
+        if socket.line.is_some() {
+            self.enter_line(key);
+        }
+        let Some(socket) = self.sockets.get_mut(key) else {
+            return;
+        };
         if let Role::Leaving = socket.role
-            && !socket.session.pending()
+            && !socket.has_unwritten()
             && !socket.finished
         {
             socket.finished = true;
@@ -437,7 +454,38 @@ impl Reactor {
         }
     }
 
-    /// Returns the time of the next necessary call to [`Reactor::tick`].
+    /// Moves queued bytes of a connection into its delay line, as far as the line has room.
+    fn enter_line(&mut self, key: SocketKey) {
+        let Some(socket) = self.sockets.get_mut(key) else {
+            return;
+        };
+        let mut moved = 0usize;
+        while !socket.connecting
+            && socket.line.as_ref().is_some_and(|line| !line.is_full())
+            && has_pending(socket, &mut self.peers, &mut self.clients)
+        {
+            if moved >= FLUSH_BYTES {
+                self.flushes.unfinished = true;
+                self.flushes.add(key, socket);
+                break;
+            }
+            // A line with room takes bytes and never fails.
+            let Socket { session, line: Some(line), .. } = socket else { break };
+            match session.write(&mut line.entrance(self.now)) {
+                Ok(count) if count > 0 => moved = moved.saturating_add(count),
+                _ => break,
+            }
+        }
+        self.flushes.add_delayed(key, socket);
+    }
+
+    /// Whether frames to some replica have an emulated delay.
+    #[must_use]
+    pub fn has_delays(&self) -> bool {
+        self.delay_ns_max > 0
+    }
+
+    /// Returns the time of the next necessary call to [`Reactor::tick`], or to [`Reactor::flush`] for bytes with a delay.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let fronts = self.entrances().map(|entrance| &entrance.unsettled).chain([&self.lingering]);
@@ -445,6 +493,7 @@ impl Reactor {
         peers
             .chain(fronts.filter_map(|queue| queue.front().map(|(due, _)| *due)))
             .chain(self.entrances().filter_map(Entrance::deadline))
+            .chain(self.flushes.deadline(&self.sockets))
             .min()
     }
 
@@ -546,7 +595,9 @@ impl Reactor {
         socket.say_goodbye(&role, reason);
         self.forget(key, role);
         self.mark_dirty(key);
-        self.lingering.push_back((self.now.plus(LINGER_NS), key));
+        // The reason may have to pass a delay line. The order of the deadlines needs the same time for all.
+        let until = self.now.plus(LINGER_NS).plus(self.delay_ns_max);
+        self.lingering.push_back((until, key));
         if self.lingering.len() > LINGERING_MAX
             && let Some((_, oldest)) = self.lingering.pop_front()
         {
@@ -565,6 +616,11 @@ impl Reactor {
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
+}
+
+/// Whether the session of this connection has bytes to write, after it was given queued frames.
+fn has_pending(socket: &mut Socket, peers: &mut [Option<Peer>], totals: &mut ClientTotals) -> bool {
+    socket.session.pending() || fill(socket, peers, totals)
 }
 
 /// Hands queued frames of this connection to its session; false if none wait.

@@ -152,6 +152,7 @@ fn serve(
             // The addresses stay taken while the replica is opened anew.
             listen_peers: peers.try_clone().map_err(Failure::run)?,
             listen_clients: clients.try_clone().map_err(Failure::run)?,
+            link_delays_ns: config.link_delays_ns.clone(),
             facts: facts(&config, log_mode.clone()),
             folder,
         };
@@ -206,6 +207,9 @@ fn report_ready(config: &NodeConfig, stop: &StopRequest) -> Result<(), Failure> 
         config.listen_peers,
         config.listen_clients
     );
+    if config.link_delays_ns.iter().any(|ns| *ns > 0) {
+        tracing::warn!("links emulate delays (link_delay_ms in node.toml): for experiments only");
+    }
     // The parent may request a stop as soon as it reads "ready".
     stop.begin();
     out::line(READY)

@@ -1,6 +1,8 @@
 //! The creation of clusters: keys, configuration, one formatted folder for each node. [`crate::layout`] names the files.
 
-use crate::config::{Applied, ClusterConfig, DiskLimits, Durability, NodeConfig, NodeKeys, Settings};
+use crate::config::{
+    Applied, ClusterConfig, DiskLimits, Durability, LinkDelays, NodeConfig, NodeKeys, Settings,
+};
 use crate::exit::Failure;
 use crate::layout::{ADMIN_KEY, node_file, node_folder};
 use crate::ports::free_addresses;
@@ -67,6 +69,7 @@ pub struct Testnet {
     /// The parameters of the protocol that nodes may choose. All nodes have the same, at first those of the plan.
     pub params: toml::Table,
     disk: DiskLimits,
+    delays: LinkDelays,
 }
 
 /// A checked cluster before its files are written.
@@ -118,7 +121,8 @@ impl ClusterDraft {
     fn check(&self) -> Result<(), Failure> {
         let cluster = self.applied.cluster.as_read().map_err(|error| refused(&error))?;
         for (id, addresses) in cluster.ids().zip(&cluster.replicas) {
-            let chosen = (&self.applied.local_params, self.applied.disk);
+            let Applied { local_params, disk, delays, .. } = &self.applied;
+            let chosen = (local_params, *disk, delays);
             let node = node_config(&cluster, (id, *addresses), self.durability, chosen);
             let node = node.as_read().map_err(|error| refused(&error))?;
             // The check of the parameters is the same for all replicas.
@@ -137,7 +141,7 @@ impl ClusterDraft {
         let write = |file: PathBuf, key| keys::write_private(&file, key).map_err(Failure::run);
         write(dir.join(ADMIN_KEY), &self.admin)?;
         write(dir.join(self.service.client_key()), &self.client)?;
-        let Applied { cluster, local_params: params, disk } = self.applied;
+        let Applied { cluster, local_params: params, disk, delays } = self.applied;
         for (id, keys) in cluster.ids().zip(&self.keys) {
             let folder = node_folder(dir, id);
             create_folder(&folder)?;
@@ -150,7 +154,8 @@ impl ClusterDraft {
                 write_base(&data, &identity, (&cluster.genesis, &disk), base)?;
             }
         }
-        let testnet = Testnet { dir: dir.to_owned(), durability: self.durability, cluster, params, disk };
+        let (dir, durability) = (dir.to_owned(), self.durability);
+        let testnet = Testnet { dir, durability, cluster, params, disk, delays };
         testnet.write()?;
         Ok(testnet)
     }
@@ -167,11 +172,12 @@ fn node_config(
     cluster: &ClusterConfig,
     (id, listen): (ReplicaId, ReplicaAddresses),
     durability: Durability,
-    (params, disk): (&toml::Table, DiskLimits),
+    (params, disk, delays): (&toml::Table, DiskLimits, &LinkDelays),
 ) -> NodeConfig {
     let mut node = NodeConfig::new(cluster.clone(), id, listen);
     (node.durability, node.disk) = (durability, disk);
     node.local_params.clone_from(params);
+    node.link_delays_ns = delays.from(id);
     node
 }
 
@@ -218,6 +224,12 @@ impl Testnet {
             ),
             _ => format!("{name} with {n} replicas tolerates no faulty replica"),
         })
+    }
+
+    /// Returns the emulated delays between the replicas.
+    #[must_use]
+    pub fn delays(&self) -> &LinkDelays {
+        &self.delays
     }
 
     /// Returns the bound on delays that the protocol assumes, if any.
@@ -267,8 +279,8 @@ impl Testnet {
     /// Fails when the files cannot be written.
     pub fn write(&self) -> Result<(), Failure> {
         for (id, addresses) in self.cluster.ids().zip(&self.cluster.replicas) {
-            let node =
-                node_config(&self.cluster, (id, *addresses), self.durability, (&self.params, self.disk));
+            let chosen = (&self.params, self.disk, &self.delays);
+            let node = node_config(&self.cluster, (id, *addresses), self.durability, chosen);
             replace(&node_file(&self.dir, id), &node.to_toml())?;
         }
         replace(&self.dir.join(CLUSTER_FILE), &self.cluster.to_toml())

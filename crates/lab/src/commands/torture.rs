@@ -131,6 +131,7 @@ impl TortureArgs {
         let only: Vec<&str> = self.only.iter().map(|fault| fault.name()).collect();
         add(!only.is_empty(), "only", &only.join(","));
         settings.set.iter().for_each(|setting| add(true, "set", &format!("'{setting}'")));
+        settings.link_delay.iter().for_each(|delay| add(true, "link-delay", &format!("'{delay}'")));
         line
     }
 }

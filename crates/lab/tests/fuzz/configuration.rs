@@ -125,8 +125,10 @@ fn cluster_files_are_read_or_refused() {
 fn node_files_are_read_or_refused() {
     let folder = testnet(&REGISTRY[0]).0;
     let file = node_file(folder.path(), ReplicaId(2));
-    let sample = terse(&fs::read_to_string(&file).unwrap());
-    Decoder::new("node-toml", vec![sample], |bytes| {
+    let text = fs::read_to_string(&file).unwrap();
+    let delayed = text.replace("link_delay_ms = []", "link_delay_ms = [0, 20.5, 1, 2000]");
+    assert_ne!(text, delayed);
+    Decoder::new("node-toml", vec![terse(&text), terse(&delayed)], |bytes| {
         fs::write(&file, bytes).unwrap();
         match NodeConfig::load(&file) {
             Err(error) => {

@@ -39,7 +39,8 @@ fn missing_field_is_refused() {
         let text = cluster.text(file);
         let fields = fields(&text);
         assert!(fields.len() >= 13, "{file}");
-        for (line, table, name) in fields {
+        // Files of earlier versions lack the delays of experiments.
+        for (line, table, name) in fields.into_iter().filter(|(_, _, name)| name != "link_delay_ms") {
             let ran = cluster.with_text(file, &without_line(&text, line), || cluster.start());
             let what = format!("{file} without {table}.{name}");
             let path = cluster.path(file);
@@ -116,6 +117,8 @@ fn duplicate_field_and_invalid_toml_are_refused() {
 const RANGES: &str = r#"
 node0/node.toml | id = 0 | id = 4 | id | from 0 to 3
 node0/node.toml | id = 0 | id = 65536 | id | from 0 to 65535
+node0/node.toml | link_delay_ms = [] | link_delay_ms = [0, 1, 2] | link_delay_ms | expected one number for each of the 4 replicas
+node0/node.toml | link_delay_ms = [] | link_delay_ms = [0, 1, 2, 2001] | link_delay_ms | a list of milliseconds from 0 to 2000
 node0/node.toml | disk_bytes_max = "8GiB" | disk_bytes_max = "1MiB" | disk_bytes_max | from "272MiB"
 node0/node.toml | disk_bytes_max = "8GiB" | disk_bytes_max = "1GiB" | disk_bytes_max | at least the sum of keep_bytes and 256MiB
 node0/node.toml | disk_bytes_max = "8GiB" | disk_bytes_max = "8 gigabytes" | disk_bytes_max | expected a size from

@@ -16,6 +16,7 @@ mod client_words;
 mod cluster;
 mod common;
 mod configuration;
+mod delays;
 mod exam;
 mod floors;
 mod folders;

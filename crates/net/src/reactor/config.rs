@@ -11,6 +11,9 @@ use std::net::{SocketAddr, TcpListener};
 
 /// Half-open connections through the peers' listener, in addition to one for each replica.
 pub(super) const GUESTS_MAX: usize = 64;
+/// The longest delay of a link that [`NetConfig::delays_ns`] may have, in nanoseconds. A handshake takes four of them and has to
+/// be over in `HANDSHAKE_NS_MAX`.
+pub const LINK_DELAY_NS_MAX: u64 = 2_000_000_000;
 /// Closed connections that linger at the same time.
 pub(super) const LINGERING_MAX: usize = 256;
 
@@ -47,6 +50,9 @@ pub struct NetConfig {
     pub listen_clients: Option<TcpListener>,
     /// The frames that each lane keeps for sending again.
     pub resend: ResendLimits,
+    /// One-way delays that frames to each replica have in addition to those of the network, in nanoseconds, by id; empty for
+    /// none. They emulate a wide network for experiments: bytes under way are lost with this process or the connection.
+    pub delays_ns: Vec<u64>,
     /// Simultaneous client connections at most. Leave descriptors for peers and files.
     pub client_connections_max: usize,
     /// The seed of the jitter between two attempts to dial.
@@ -70,6 +76,7 @@ impl NetConfig {
             listen_peers,
             listen_clients: None,
             resend: ResendLimits::default(),
+            delays_ns: Vec::new(),
             client_connections_max: CLIENT_CONNECTIONS_MAX,
         }
     }

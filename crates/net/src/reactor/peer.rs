@@ -1,6 +1,6 @@
 //! One link of the reactor: its connection, its attempts to dial, its counters.
 
-use super::config::{NetConfig, NetFault, PeerConfig, Security};
+use super::config::{LINK_DELAY_NS_MAX, NetConfig, NetFault, PeerConfig, Security};
 use super::socket::SocketKey;
 use crate::link::Link;
 use crate::session::Session;
@@ -56,6 +56,8 @@ pub struct PeerStatus {
     pub last_refusal: String,
     /// Its address.
     pub address: SocketAddr,
+    /// The emulated one-way delay of frames to it, in nanoseconds; zero for none.
+    pub delay_ns: u64,
     /// Whether this end dials; the other end does otherwise.
     pub dials: bool,
     /// The reason why the last attempt to dial failed; empty after the link was up, and at the end that does not dial.
@@ -69,6 +71,8 @@ pub(super) struct Peer {
     pub(super) socket: Option<SocketKey>,
     pub(super) key: PublicKey,
     pub(super) address: SocketAddr,
+    /// The delay of bytes to it, in nanoseconds.
+    pub(super) delay_ns: u64,
     /// The configuration for dialling; `None` for plain links and at the end that does not dial.
     pub(super) tls: Option<Arc<ClientConfig>>,
     /// The time of the next attempt to dial; `None` while there is a connection, and always at the end that does not dial.
@@ -160,6 +164,7 @@ impl Peer {
             resend_bytes: kept.saturating_sub(queued),
             last_refusal: self.counters.last_refusal.clone(),
             address: self.address,
+            delay_ns: self.delay_ns,
             dials: Link::dials(me, self.link.peer()),
             dial_error: self.counters.dial_error.clone(),
         }
@@ -182,6 +187,12 @@ pub(super) fn table(config: &NetConfig, rng: &mut Rng) -> Result<Vec<Option<Peer
             "the link key differs from the key that the committee lists for this replica",
         ));
     }
+    if !config.delays_ns.is_empty() && config.delays_ns.len() != config.peers.len() {
+        return Err(NetFault::Configuration("the list of delays has not one entry for each replica"));
+    }
+    if config.delays_ns.iter().any(|delay| *delay > LINK_DELAY_NS_MAX) {
+        return Err(NetFault::Configuration("a delay of a link exceeds the longest one"));
+    }
     let ids = (0..u16::MAX).map(ReplicaId);
     let peer = |(id, peer): (ReplicaId, &PeerConfig)| {
         if id == me {
@@ -197,6 +208,7 @@ pub(super) fn table(config: &NetConfig, rng: &mut Rng) -> Result<Vec<Option<Peer
             socket: None,
             key: peer.key,
             address: peer.address,
+            delay_ns: config.delays_ns.get(id.index()).copied().unwrap_or(0),
             tls,
             // Spread a little, so that a cluster that starts at once does not dial at once.
             redial: dials.then(|| Time(rng.below(BACKOFF_NS / 4))),

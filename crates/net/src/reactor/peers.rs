@@ -95,6 +95,7 @@ impl Reactor {
             let mut socket = Socket::new(stream, Session::plain(), Role::Peer(id), peer.address);
             socket.connecting = true;
             socket.writable = false;
+            socket.delay_by(peer.delay_ns);
             self.sockets.insert(self.poll.registry(), socket)
         });
         match dialled {
@@ -267,6 +268,8 @@ impl Reactor {
         })?;
         peer.came_up(self.now);
         socket.role = Role::Peer(id);
+        // Only now is the other side known. Its handshake was answered without the delay.
+        socket.delay_by(peer.delay_ns);
         if let Some(older) = peer.socket.replace(key) {
             self.sockets.remove(older);
         }

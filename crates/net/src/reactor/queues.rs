@@ -1,7 +1,7 @@
 //! The connections that a pass of the reactor reads, and those that it writes.
 
-use super::socket::{Role, Socket, SocketKey};
-use quorate_types::{ReplicaId, ReplicaSet};
+use super::socket::{Role, Socket, SocketKey, SocketTable};
+use quorate_types::{ReplicaId, ReplicaSet, Time};
 use std::collections::VecDeque;
 
 /// Connections that have something to read, replicas before clients.
@@ -46,6 +46,8 @@ pub(super) struct FlushQueue {
     dirty: Vec<SocketKey>,
     /// The buffer that takes turns with `dirty`, so that no flush allocates one.
     spare: Vec<SocketKey>,
+    /// Connections whose delay lines may hold bytes; empty if no link has a delay.
+    delayed: Vec<SocketKey>,
     /// Whether a flush left bytes that the sockets would still take.
     pub(super) unfinished: bool,
 }
@@ -56,6 +58,34 @@ impl FlushQueue {
         if !std::mem::replace(&mut socket.dirty, true) {
             self.dirty.push(key);
         }
+    }
+
+    /// Notes that the delay line of a connection may hold bytes, once.
+    pub(super) fn add_delayed(&mut self, key: SocketKey, socket: &mut Socket) {
+        let Some(line) = &mut socket.line else { return };
+        if !line.is_empty() && !std::mem::replace(&mut line.listed, true) {
+            self.delayed.push(key);
+        }
+    }
+
+    /// Lists the connections whose delay lines have due bytes, and forgets those whose lines are empty.
+    pub(super) fn add_due(&mut self, now: Time, sockets: &mut SocketTable) {
+        let mut delayed = std::mem::take(&mut self.delayed);
+        delayed.retain(|key| {
+            let Some(socket) = sockets.get_mut(*key) else { return false };
+            if socket.line_due().is_some_and(|due| due <= now) {
+                self.add(*key, socket);
+            }
+            let Some(line) = &mut socket.line else { return false };
+            line.listed = !line.is_empty();
+            line.listed
+        });
+        self.delayed = delayed;
+    }
+
+    /// Returns the time at which bytes of a delay line become due.
+    pub(super) fn deadline(&self, sockets: &SocketTable) -> Option<Time> {
+        self.delayed.iter().filter_map(|key| sockets.get(*key)?.line_due()).min()
     }
 
     /// Begins a flush: returns the listed connections. Connections listed from now on belong to the next flush.

@@ -1,6 +1,7 @@
 //! One connection of the reactor, and the table of all of them.
 
 use super::client::Client;
+use super::delay::DelayLine;
 use super::event::ConnId;
 use crate::frame::{client_header, put_close};
 use crate::link::Greeter;
@@ -8,7 +9,7 @@ use crate::session::Session;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quorate_types::wire::FromReplica;
-use quorate_types::{ReplicaId, Wire};
+use quorate_types::{ReplicaId, Time, Wire};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -52,6 +53,8 @@ pub(super) enum Role {
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) session: Session,
+    /// The line through which the session's bytes reach the socket; `None` if they reach it at once.
+    pub(super) line: Option<Box<DelayLine>>,
     pub(super) role: Role,
     pub(super) address: SocketAddr,
     /// Whether the connection was dialled and the other side has not answered yet.
@@ -73,6 +76,7 @@ impl Socket {
         Self {
             stream,
             session,
+            line: None,
             role,
             address,
             connecting: false,
@@ -81,6 +85,32 @@ impl Socket {
             writable: true,
             dirty: false,
             finished: false,
+        }
+    }
+
+    /// Sets the delay in nanoseconds of all bytes that are not written yet.
+    pub(super) fn delay_by(&mut self, delay_ns: u64) {
+        self.line = DelayLine::new(delay_ns).map(Box::new);
+    }
+
+    /// Returns the time at which the next bytes leave the delay line; `None` if they wait for the socket, or there are none.
+    pub(super) fn line_due(&self) -> Option<Time> {
+        self.line.as_ref().filter(|_| self.writable)?.due()
+    }
+
+    /// Whether written bytes wait for the socket, in the session or in the delay line.
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.session.pending() || self.line.as_ref().is_some_and(|line| !line.is_empty())
+    }
+
+    /// Writes to the socket once; returns the number of bytes that it took.
+    ///
+    /// # Errors
+    /// The error of the socket.
+    pub(super) fn write(&mut self, now: Time) -> io::Result<usize> {
+        match &mut self.line {
+            None => self.session.write(&mut self.stream),
+            Some(line) => line.release(now, &mut self.stream),
         }
     }
 

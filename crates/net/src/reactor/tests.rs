@@ -17,6 +17,8 @@ use std::net::{SocketAddr, TcpListener};
 
 #[path = "tests_clients.rs"]
 mod clients;
+#[path = "tests_delays.rs"]
+mod delays;
 
 /// Passes of the loop before a test fails. A pass takes microseconds.
 const PASSES_MAX: usize = 400_000;

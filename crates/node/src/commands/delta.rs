@@ -24,6 +24,8 @@ const STEP_MS: u128 = 5;
 struct DelayMeasurements {
     /// The slowest round trip, with its address.
     round_trip: Option<(IpAddr, Duration)>,
+    /// The longest round trip of emulated delays, which is no part of the measured one.
+    emulated: Duration,
     /// The addresses without an answer.
     silent: Vec<IpAddr>,
     /// The slowest sync.
@@ -45,7 +47,8 @@ pub(super) fn advice(testnet: &Testnet, dir: &Path) -> Result<Vec<(bool, String)
     let sync = sync_times::measure(dir)
         .map_err(|error| Failure::run(format!("cannot measure the disk of {}: {error}", dir.display())))?;
     let sync = sync.into_iter().max().unwrap_or_default();
-    let mut measured = DelayMeasurements { round_trip: None, silent: Vec::new(), sync };
+    let emulated = testnet.delays().round_trip_max();
+    let mut measured = DelayMeasurements { round_trip: None, emulated, silent: Vec::new(), sync };
     for (ip, address) in addresses {
         match slowest(address) {
             Some(took) if measured.round_trip.is_none_or(|(_, most)| took > most) => {
@@ -62,11 +65,15 @@ impl DelayMeasurements {
     fn lines(&self, delta_ns: u64) -> Vec<(bool, String)> {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let delta = Duration::from_nanos(delta_ns);
-        let proposed = proposed_ms(self.round_trip.map(|(_, took)| took).unwrap_or_default(), self.sync);
-        let round_trip = match self.round_trip {
+        let round_trip = self.round_trip.map(|(_, took)| took).unwrap_or_default();
+        let proposed = proposed_ms(round_trip.saturating_add(self.emulated), self.sync);
+        let mut round_trip = match self.round_trip {
             Some((ip, took)) => format!("slowest round trip {:.2} ms to {ip}", ms(took)),
             None => "no round trip known".to_owned(),
         };
+        if !self.emulated.is_zero() {
+            round_trip.push_str(&format!(", {:.2} ms more are emulated", ms(self.emulated)));
+        }
         let mut lines = vec![(
             false,
             format!(
@@ -151,6 +158,7 @@ mod tests {
         let ip = IpAddr::from([10, 0, 0, 7]);
         let measured = DelayMeasurements {
             round_trip: Some((ip, Duration::from_millis(4))),
+            emulated: Duration::ZERO,
             silent: vec![IpAddr::from([10, 0, 0, 8])],
             sync: Duration::from_millis(5),
         };
@@ -161,6 +169,10 @@ mod tests {
         assert_eq!(lines.len(), 2);
         let lines = measured.lines(20_000_000);
         assert!(lines[2].0 && lines[2].1.ends_with("--set delta_ms=25"), "{lines:?}");
+        let emulated = DelayMeasurements { emulated: Duration::from_millis(200), ..measured };
+        let lines = emulated.lines(25_000_000);
+        assert!(lines[0].1.contains("4.00 ms to 10.0.0.7, 200.00 ms more are emulated"), "{lines:?}");
+        assert!(lines[2].0 && lines[2].1.ends_with("--set delta_ms=625"), "{lines:?}");
     }
 
     #[test]
@@ -185,7 +197,10 @@ mod tests {
                 client_auth: ClientAuth::Signature,
                 links: LinkMode::Tls,
                 durability: Durability::Fsync,
-                settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
+                settings: Settings {
+                    set: set.iter().map(|text| text.parse().unwrap()).collect(),
+                    ..Settings::default()
+                },
             };
             let dir = folder.path().join(name);
             let testnet = Testnet::create(&dir, &plan).unwrap();

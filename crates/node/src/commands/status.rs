@@ -148,6 +148,15 @@ fn guard_line(id: u64, replica: &Value) -> Option<String> {
     Some(line)
 }
 
+/// Returns the delays that the links of a replica emulate, as the longest and the shortest of them; `None` if there are none.
+fn delay_line(id: u64, replica: &Value) -> Option<String> {
+    let peers = replica.get("peers").and_then(Value::as_array)?;
+    let delays = peers.iter().filter_map(|peer| peer.get("delay_ms")?.as_f64());
+    let (least, most) = delays.fold((f64::MAX, 0.0), |(least, most), ms| (ms.min(least), ms.max(most)));
+    let range = if least < most { format!("{least} to {most}") } else { most.to_string() };
+    (most > 0.0).then(|| format!("replica {id}: its links emulate one-way delays of {range} ms to its peers"))
+}
+
 /// Returns what a replica that has lost its disk waits for; `None` for any other.
 fn amnesia_line(id: u64, replica: &Value) -> Option<String> {
     let amnesia = replica.get("amnesia")?.as_object()?;
@@ -265,6 +274,9 @@ fn print_more(replica: &Value, ledger: bool) -> Result<(), Failure> {
             out::line(printable(&line))?;
         }
     }
+    if let Some(line) = delay_line(id, replica) {
+        out::line(printable(&line))?;
+    }
     if let Some(line) = amnesia_line(id, replica) {
         out::line(printable(&line))?;
     }
@@ -364,6 +376,18 @@ mod tests {
         let near = "leader 2 answered 3 blames within 2 delta";
         let shown = guard_line(1, &json!({"guard": guard, "peers": peers})).unwrap();
         assert_eq!(shown, format!("{begin}, {after}, {itself}, {near}, 80 probes"));
+    }
+
+    #[test]
+    fn delay_line_has_the_range_of_emulated_delays() {
+        let line = |delays: &[f64]| {
+            let peers: Vec<Value> = delays.iter().map(|ms| json!({"delay_ms": ms})).collect();
+            delay_line(2, &json!({"peers": peers}))
+        };
+        assert_eq!((line(&[]), line(&[0.0, 0.0]), delay_line(2, &json!({}))), (None, None, None));
+        let begin = "replica 2: its links emulate one-way delays of";
+        assert_eq!(line(&[20.0, 20.0]).unwrap(), format!("{begin} 20 ms to its peers"));
+        assert_eq!(line(&[20.0, 0.0, 87.5]).unwrap(), format!("{begin} 0 to 87.5 ms to its peers"));
     }
 
     #[test]

@@ -90,6 +90,9 @@ pub(super) fn report(testnet: &Testnet, out: &Path, is_insecure: bool) -> Result
     if let Some(warning) = testnet.warning() {
         eprintln!("warning: {warning}");
     }
+    if let Some(delays) = testnet.delays().describe() {
+        out::line(delays)?;
+    }
     for (is_warning, line) in delta::advice(testnet, out)? {
         if is_warning {
             eprintln!("warning: {line}");

@@ -65,16 +65,19 @@ struct LocalCluster {
 /// Fails when flags conflict with the folder, a node does not start, or all of them have ended.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let new = if args.dir.join(CLUSTER_FILE).exists() {
-        if let Some(setting) = args.settings.set.first() {
+        if let Some(option) = args.settings.first() {
             let problem =
                 "is for new clusters, and the folder has a cluster; leave it out, or use another --dir";
-            return Err(Failure::usage(format!("--set {setting} {problem}")));
+            return Err(Failure::usage(format!("{option} {problem}")));
         }
         None
     } else {
         let testnet = Testnet::create(&args.dir, &plan(args, service)?)?;
         if let Some(warning) = testnet.warning() {
             eprintln!("warning: {warning}");
+        }
+        if let Some(delays) = testnet.delays().describe() {
+            out::line(delays)?;
         }
         Some(testnet)
     };

@@ -1,6 +1,7 @@
 //! `node.toml`: the settings that may differ between nodes.
 
 use super::cluster::{ClusterConfig, name_of};
+use super::link_delay::{expected_delays, read_delays, show_delays};
 use super::params::{self, ParamsKind};
 use super::writer::TomlWriter;
 use crate::layout::NODE_FILE;
@@ -109,6 +110,8 @@ pub struct NodeConfig {
     pub disk: DiskLimits,
     /// The level of the log.
     pub log: tracing::Level,
+    /// The emulated one-way delays of frames to each replica, in nanoseconds, by id; empty for none.
+    pub link_delays_ns: Vec<u64>,
     /// The local parameters of the protocol that the file sets.
     pub local_params: toml::Table,
     origin: Origin,
@@ -151,6 +154,9 @@ quorate_client::config_fields! {
         "Decided blocks kept for replicas that were away. A replica that misses more receives the state of the others.";
     RECORD: "record", "false", Never, "Recording of inputs for a replay. It is not part of this version: false.";
     LOG: "log", "\"info\"", AtStart, "Least severity of the lines on the error stream.";
+    LINK_DELAY: "link_delay_ms", "[0, 20, 20, 20]", AtStart,
+        "Emulated one-way delays, for experiments: milliseconds that frames to each replica wait before they leave, in the\n\
+         order of cluster.toml, with fractions. Without the field, with [] and with 0 there is no delay.";
 }
 
 impl NodeConfig {
@@ -169,6 +175,7 @@ impl NodeConfig {
             durability: Durability::default(),
             disk: DiskLimits::default(),
             log: tracing::Level::INFO,
+            link_delays_ns: Vec::new(),
             local_params: toml::Table::new(),
             origin: Source::of(NODE_FILE, "").origin(),
         }
@@ -217,6 +224,12 @@ impl NodeConfig {
                 keep_bytes: root.size(&KEEP_BYTES, KEEP_BYTES_MIN..=DISK_BYTES_CEILING)?,
             },
             log: root.choice(&LOG, &LOG_LEVELS)?,
+            // Clusters of earlier versions do not have the field.
+            link_delays_ns: if root.names().iter().any(|name| name == LINK_DELAY.name) {
+                root.value(&LINK_DELAY, &expected_delays(), read_delays)?
+            } else {
+                Vec::new()
+            },
             local_params: toml::Table::new(),
             origin: origin.clone(),
         };
@@ -340,6 +353,13 @@ impl NodeConfig {
             );
             return Err(self.error(DISK_BYTES.name, problem));
         }
+        let delays = self.link_delays_ns.len();
+        if delays != 0 && delays != n {
+            let problem = format!(
+                "expected one number for each of the {n} replicas, or [] for no delay, found {delays} numbers; correct it"
+            );
+            return Err(self.error(LINK_DELAY.name, problem));
+        }
         Ok(())
     }
 
@@ -363,6 +383,7 @@ impl NodeConfig {
         out.size(&KEEP_BYTES, self.disk.keep_bytes);
         out.value(&RECORD, false);
         out.text(&LOG, name_of(&LOG_LEVELS, self.log));
+        out.value(&LINK_DELAY, show_delays(&self.link_delays_ns));
         self.write_params(&mut out);
         out.finish()
     }

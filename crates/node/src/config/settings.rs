@@ -1,6 +1,7 @@
-//! `--set NAME=VALUE`: settings of a new cluster that replace defaults.
+//! `--set NAME=VALUE` and `--link-delay`: settings of a new cluster that replace defaults.
 
 use super::cluster::ClusterConfig;
+use super::link_delay::{LinkDelay, LinkDelays};
 use super::node::DiskLimits;
 use super::params::{self, ParamsKind};
 use crate::exit::Failure;
@@ -11,13 +12,19 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// The option of every command that makes a cluster.
+/// The options of every command that makes a cluster.
 #[derive(Clone, PartialEq, Debug, Default, clap::Args)]
 pub struct Settings {
     /// A limit of the cluster or of its nodes, or a parameter of the protocol, by its name in cluster.toml or node.toml,
     /// with a value that replaces its default: block_requests_max=400, keep_bytes=64MiB; once for each
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<Setting>,
+    /// One-way delays between replicas that their links emulate, for experiments: a duration such as 100ms for all links,
+    /// `regions` for five cloud regions to which replicas belong in turn, or a file with a matrix of milliseconds. Row i of the
+    /// matrix has the delays from replica i to each replica, as CSV, or as delay_ms = [[…], …] in a file named *.toml. Timers
+    /// and bounds stay as they are; --set changes them
+    #[arg(long, value_name = "DELAY")]
+    pub link_delay: Option<LinkDelay>,
 }
 
 /// A field and its value.
@@ -59,17 +66,29 @@ pub struct Applied {
     pub local_params: toml::Table,
     /// Limits on the disk space of its nodes.
     pub disk: DiskLimits,
+    /// Emulated delays between its nodes.
+    pub delays: LinkDelays,
 }
 
 impl Settings {
+    /// Returns the first option that is given, as on the command line; `None` if all have their defaults.
+    #[must_use]
+    pub fn first(&self) -> Option<String> {
+        let set = self.set.first().map(|setting| format!("--set {setting}"));
+        set.or_else(|| Some(format!("--link-delay {}", self.link_delay.as_ref()?)))
+    }
+
     /// Returns the cluster with these settings, which has another identity.
     ///
     /// # Errors
-    /// Fails when there is no such field, it cannot have this value, or it is set twice.
+    /// Fails when there is no such field, it cannot have this value, or it is set twice, and when the delays do not fit the number
+    /// of replicas.
     pub fn apply(&self, cluster: ClusterConfig) -> Result<Applied, Failure> {
         let (mut local, mut disk) = (toml::Table::new(), DiskLimits::default());
+        let delays = self.link_delay.as_ref().map(|delay| delay.between(cluster.n())).transpose()?;
+        let delays = delays.unwrap_or_default();
         if self.set.is_empty() {
-            return Ok(Applied { cluster, local_params: local, disk });
+            return Ok(Applied { cluster, local_params: local, disk, delays });
         }
         let names: BTreeSet<&str> = self.set.iter().map(|setting| setting.name.as_str()).collect();
         if names.len() < self.set.len() {
@@ -113,6 +132,6 @@ impl Settings {
         let (local, _) = params::read(&source, &mut root, cluster.entry, ParamsKind::Local).map_err(wrong)?;
         let ClusterConfig { genesis, entry, params, links, replicas, .. } = made;
         let cluster = ClusterConfig::new(genesis, entry, params, links, replicas);
-        Ok(Applied { cluster, local_params: local, disk })
+        Ok(Applied { cluster, local_params: local, disk, delays })
     }
 }

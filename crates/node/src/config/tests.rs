@@ -14,6 +14,7 @@ use std::fs;
 use std::net::SocketAddr;
 use tempfile::TempDir;
 
+mod link_delays;
 mod reference;
 
 fn testnet() -> (TempDir, Testnet) {
@@ -26,6 +27,11 @@ fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failu
 }
 
 fn testnet_of(n: u16, protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failure>) {
+    let set = set.iter().map(|text| text.parse().unwrap()).collect();
+    testnet_from(n, protocol, Settings { set, ..Settings::default() })
+}
+
+fn testnet_from(n: u16, protocol: &str, settings: Settings) -> (TempDir, Result<Testnet, Failure>) {
     let folder = tempfile::tempdir().unwrap();
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let addresses =
@@ -37,7 +43,7 @@ fn testnet_of(n: u16, protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet,
         client_auth: ClientAuth::Signature,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
-        settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
+        settings,
     };
     let testnet = Testnet::create(folder.path(), &plan);
     (folder, testnet)

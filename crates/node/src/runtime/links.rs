@@ -229,6 +229,7 @@ mod tests {
             resend_bytes: 0,
             last_refusal: last_refusal.to_owned(),
             address: "127.0.0.1:9".parse().unwrap(),
+            delay_ns: 0,
             dials,
             dial_error: dial_error.to_owned(),
         }

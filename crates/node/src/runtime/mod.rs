@@ -78,6 +78,8 @@ pub struct NodeSetup {
     pub listen_peers: TcpListener,
     /// The listener for clients.
     pub listen_clients: TcpListener,
+    /// The emulated one-way delays of frames to each replica, in nanoseconds, by id; empty for none.
+    pub link_delays_ns: Vec<u64>,
     /// The settings that `status` reports.
     pub facts: Facts,
     /// The data folder, held as long as the node lives; `None` if no data outlives the process.
@@ -177,6 +179,7 @@ impl Node {
         };
         let mut config = NetConfig::new(identity, setup.peers, setup.security, setup.listen_peers);
         config.listen_clients = Some(setup.listen_clients);
+        config.delays_ns = setup.link_delays_ns;
         config.client_connections_max = descriptors::client_connections_max(&config);
         let quarantine = Quarantine::open(setup.folder, host.replica().incarnation(), &committee)?;
         let delta_ns = host.replica().guard().map(|guard| guard.bound.delta_ns);
@@ -484,7 +487,8 @@ impl Node {
             // A connection that is gone by now needs no answer.
             let _ = self.net.send_client(NetConn(conn.0), &|out| out.extend_from_slice(&message));
         }
-        self.net.flush(now);
+        // Time has passed since the turn began, and frames with a delay may leave too.
+        self.net.flush(self.clock.now());
     }
 }
 

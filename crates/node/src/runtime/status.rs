@@ -104,6 +104,7 @@ impl Node {
                 "connections": peer.connections, "queued_bytes": peer.queued_bytes,
                 "resend_bytes": peer.resend_bytes, "last_refusal": peer.last_refusal,
                 "address": peer.address.to_string(), "dials": peer.dials, "dial_error": peer.dial_error,
+                "delay_ms": delay_ms(peer.delay_ns),
             })
         });
         peers.collect()
@@ -169,6 +170,11 @@ impl Node {
         })
         .to_string()
     }
+}
+
+/// Returns the delay of a link in milliseconds. The division gives the number that `node.toml` has.
+fn delay_ms(ns: u64) -> f64 {
+    f64::from(u32::try_from(ns).unwrap_or(u32::MAX)) / 1e6
 }
 
 /// Returns the way back of a replica that has lost its disk.

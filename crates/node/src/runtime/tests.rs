@@ -108,6 +108,7 @@ fn clock_starts_when_the_node_is_open() {
         security: Security::Plain,
         listen_peers: peers,
         listen_clients: clients,
+        link_delays_ns: Vec::new(),
         facts: facts(),
         folder: None,
     };

@@ -148,7 +148,9 @@ impl Outgoing for NodeOutput<'_> {
     }
 
     fn flush(&mut self) {
-        self.net.flush(self.now);
+        // A delay counts from the time at which a frame leaves, which may be much later than the beginning of the turn.
+        let now = if self.net.has_delays() { self.clock.now() } else { self.now };
+        self.net.flush(now);
     }
 
     fn rejected(&mut self, source: FrameSource, _: Kind, reason: &'static str, is_breach: bool) {

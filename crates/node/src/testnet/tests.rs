@@ -16,17 +16,20 @@ fn plan(entry: &'static Entry, set: &[String]) -> Plan {
         client_auth: ClientAuth::Signature,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
-        settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
+        settings: Settings {
+            set: set.iter().map(|text| text.parse().unwrap()).collect(),
+            ..Settings::default()
+        },
     }
 }
 
 /// Checks the files of this cluster as a node does before it opens its data.
 fn node_starts(draft: &ClusterDraft, dir: &Path) -> Result<(), String> {
-    let Applied { cluster, local_params, disk } = &draft.applied;
+    let Applied { cluster, local_params, disk, delays } = &draft.applied;
     fs::write(dir.join(CLUSTER_FILE), cluster.to_toml()).unwrap();
     let ids = [0, cluster.n() - 1];
     for (id, listen) in cluster.ids().zip(&cluster.replicas).filter(|(id, _)| ids.contains(&id.index())) {
-        let node = node_config(cluster, (id, *listen), draft.durability, (local_params, *disk));
+        let node = node_config(cluster, (id, *listen), draft.durability, (local_params, *disk, delays));
         let file = node_file(dir, id);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, node.to_toml()).unwrap();
@@ -78,9 +81,10 @@ fn is_settable(name: &str) -> bool {
 
 impl ClusterDraft {
     fn node_text(&self) -> String {
-        let Applied { cluster, local_params, disk } = &self.applied;
+        let Applied { cluster, local_params, disk, delays } = &self.applied;
         let listen = cluster.replicas[0];
-        node_config(cluster, (ReplicaId(0), listen), self.durability, (local_params, *disk)).to_toml()
+        let chosen = (local_params, *disk, delays);
+        node_config(cluster, (ReplicaId(0), listen), self.durability, chosen).to_toml()
     }
 }
 

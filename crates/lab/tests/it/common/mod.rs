@@ -7,7 +7,7 @@ use quorate_client::driver;
 use quorate_lab::load::{LoadOptions, Mix, Pace};
 use quorate_lab::trial::{self, TrialPlan};
 use quorate_node::Service;
-use quorate_node::config::Settings;
+use quorate_node::config::{LinkDelay, Settings};
 use quorate_node::processes::Processes;
 use quorate_node::testnet::Testnet;
 use quorate_types::ClientAuth;
@@ -46,8 +46,18 @@ impl Cluster {
 
     /// Starts replicas of any protocol, with settings of `--set`.
     pub(crate) fn start_of(protocol: &str, n: u16, settings: &[&str]) -> Self {
+        Self::start_set(protocol, n, settings, None)
+    }
+
+    /// Starts replicas whose links emulate a delay, with settings of `--set`.
+    pub(crate) fn start_delayed(protocol: &str, n: u16, settings: &[&str], delay: &str) -> Self {
+        Self::start_set(protocol, n, settings, Some(delay.parse().unwrap()))
+    }
+
+    fn start_set(protocol: &str, n: u16, settings: &[&str], link_delay: Option<LinkDelay>) -> Self {
         let set = settings.iter().map(|setting| setting.parse().unwrap()).collect();
-        Self::make(protocol, n, ClientAuth::Signature, &Settings { set }, toml::Table::new())
+        let settings = Settings { set, link_delay };
+        Self::make(protocol, n, ClientAuth::Signature, &settings, toml::Table::new())
     }
 
     fn make(protocol: &str, n: u16, client_auth: ClientAuth, set: &Settings, params: toml::Table) -> Self {

@@ -20,11 +20,11 @@ A cluster has two kinds of files. `cluster.toml` is equal at every node and ever
 A program makes this page from the code: `UPDATE_EXPECT=1 cargo test -p quorate-node --lib reference` writes it, and the
 same test without the variable compares it.
 
-* Every field outside `[protocol.NAME]` must be present. An unknown field is an error.
+* Every field outside `[protocol.NAME]` must be present, except `link_delay_ms`. An unknown field is an error.
 * An error is one line with the file, the line, the field, the expected value, and a remedy.
 * A size is a text with a unit: `\"256KiB\"`, `\"4MiB\"`, `\"1GiB\"`, `\"100B\"`.
 * `--set NAME=VALUE` of `testnet`, `up`, `demo` and `torture` sets a limit of genesis, a limit of the disk, or a parameter
-  of the protocol.
+  of the protocol. `--link-delay` of the same commands sets `link_delay_ms`.
 * \"Change\" is the way to another value in a cluster that exists:
 
 | change | meaning |
