@@ -123,6 +123,9 @@ pub struct Study {
     /// Settings in place of those of `cells` in the short form; `repeats` is one of them.
     #[serde(default)]
     pub short: Map<String, Value>,
+    /// Variants of the study that it has no cell for, because a switch is not built yet.
+    #[serde(default)]
+    pub not_built: Vec<String>,
     /// Combinations that are left out: a cell with all values of an entry.
     #[serde(default)]
     pub without: Vec<BTreeMap<String, Value>>,
@@ -325,3 +328,6 @@ impl Study {
         values
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use crate::archive::{
 };
 use crate::cell::{Cell, Rate};
 use crate::cluster_run::{ClusterRun, PaceOf, RunError, RunResult, finished, finished_in};
-use crate::experiment::{AxisValues, Experiment, ExperimentError, Form, Work};
+use crate::experiment::{AxisValues, Experiment, ExperimentError, Form, Study, Work};
 use crate::machine;
 use quorate_types::rng::Rng;
 use serde_json::Value;
@@ -172,7 +172,31 @@ fn begin(orders: &Orders, experiment: &Experiment, exe: &Path) -> Result<(), Ben
         yardstick: yardstick.unwrap_or(Value::Null),
         studies,
     };
-    Ok(write_json(&path, &manifest)?)
+    write_json(&path, &manifest)?;
+    experiment.studies.iter().try_for_each(|study| note_not_built(orders, study))
+}
+
+/// Records the variants of a study that are not built.
+fn note_not_built(orders: &Orders, study: &Study) -> Result<(), BenchError> {
+    for variant in &study.not_built {
+        let record = CellRun {
+            study: study.name.clone(),
+            system: "quorate".to_owned(),
+            protocol: "variant".to_owned(),
+            n: 0,
+            f: 0,
+            axes: BTreeMap::from([("variant".to_owned(), Value::String(variant.clone()))]),
+            run: 1,
+            outcome: Outcome::NotBuilt(variant.clone()),
+            wall_seconds: 0.0,
+            load: Value::Null,
+            faults: Vec::new(),
+        };
+        let folder = orders.out.join(run_folder(&record));
+        fs::create_dir_all(&folder).map_err(|error| ArchiveError::file(&folder, error))?;
+        write_json(&folder.join("cell.json"), &record)?;
+    }
+    Ok(())
 }
 
 struct Bench<'a> {
