@@ -115,7 +115,7 @@ impl Generator {
         let end = warm.plus(nanos(self.options.seconds));
         self.meter = Meter::new(begin, warm, end);
         let presigned = self.options.presign > 0;
-        let mut arrivals = Arrivals::new(self.options.pace, begin, end, self.options.most());
+        let mut arrivals = Arrivals::new(&self.options, begin, end);
         let mut is_warm = false;
         let mut report_at = begin;
         while self.pool.now() < end && !(presigned && self.prepared.is_empty() && self.in_flight == 0) {

@@ -10,6 +10,30 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Time in which replicas have to report their status at the end.
 pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
+/// The gaps between the due times of an open loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spacing {
+    /// Equal gaps.
+    Constant,
+    /// Gaps of a Poisson process: each is drawn from the exponential distribution, independently of the others. The seed of
+    /// the run decides them.
+    Poisson,
+}
+
+impl Spacing {
+    /// All kinds of gaps.
+    pub const ALL: [Self; 2] = [Self::Constant, Self::Poisson];
+
+    /// Returns the name on the command line and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Poisson => "poisson",
+        }
+    }
+}
+
 /// The way in which load is offered.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
@@ -18,11 +42,21 @@ pub enum Pace {
         /// Requests without an answer.
         in_flight: usize,
     },
-    /// A fixed number of requests in a second, independent of the answers.
+    /// A fixed mean number of requests in a second, independent of the answers.
     Open {
         /// Requests in a second.
         rate: f64,
+        /// The gaps between their due times.
+        spacing: Spacing,
     },
+}
+
+impl Pace {
+    /// Returns an open loop with equal gaps: `rate` requests in a second.
+    #[must_use]
+    pub const fn constant(rate: f64) -> Self {
+        Self::Open { rate, spacing: Spacing::Constant }
+    }
 }
 
 /// The load to offer.
@@ -30,7 +64,7 @@ pub enum Pace {
 pub struct LoadOptions {
     /// Clients, which take turns. Each has a key and a session of its own.
     pub clients: usize,
-    /// Seed of keys and operations.
+    /// Seed of keys, operations and due times.
     pub seed: u64,
     /// Requests in a bundle; `None`: all pending requests at the time of sending.
     pub bundle: Option<u32>,

@@ -56,6 +56,8 @@ pub struct ClusterFacts {
 pub struct Offer {
     /// Requests in a second that were offered; `None` in a closed loop.
     pub offered: Option<f64>,
+    /// `constant` or `poisson`: the gaps between due times; `None` in a closed loop.
+    pub arrivals: Option<&'static str>,
     /// Requests in flight of a closed loop; 0 in an open one.
     pub in_flight: usize,
     /// Clients.
@@ -140,9 +142,9 @@ impl LoadSummary {
         let any = after.values().next().cloned().unwrap_or(Value::Null);
         let setting = |name: &str| any.pointer(&format!("/settings/{name}")).cloned().unwrap_or(Value::Null);
         let text = |name: &str| setting(name).as_str().unwrap_or("unknown").to_owned();
-        let (offered, in_flight) = match options.pace {
-            Pace::Open { rate } => (Some(rate), 0),
-            Pace::Closed { in_flight } => (None, in_flight),
+        let (offered, arrivals, in_flight) = match options.pace {
+            Pace::Open { rate, spacing } => (Some(rate), Some(spacing.name()), 0),
+            Pace::Closed { in_flight } => (None, None, in_flight),
         };
         let seconds = Duration::from_nanos(meter.span_ns()).as_secs_f64();
         Self {
@@ -158,6 +160,7 @@ impl LoadSummary {
             },
             offer: Offer {
                 offered,
+                arrivals,
                 in_flight,
                 clients: options.clients,
                 bundle: options.bundle.unwrap_or(0),
@@ -249,7 +252,10 @@ impl LoadSummary {
         let bundle =
             if self.offer.bundle == 0 { "natural".to_owned() } else { self.offer.bundle.to_string() };
         let pace = match self.offer.offered {
-            Some(offered) => format!("open loop, {offered} req/s offered"),
+            Some(offered) => {
+                let arrivals = self.offer.arrivals.unwrap_or("constant");
+                format!("open loop, {offered} req/s offered, {arrivals} arrivals")
+            }
             None => format!("closed loop, {} requests in flight", self.offer.in_flight),
         };
         writeln!(f, "{pace}, {} clients, bundles {bundle}", self.offer.clients)
@@ -330,7 +336,7 @@ impl LoadSummary {
     /// The result of a run of an open loop with these counts.
     pub(crate) fn of(rate: f64, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
         let mix = crate::load::Mix::Echo { request_bytes: 9, reply_bytes: 0 };
-        let options = LoadOptions::alone(mix, Pace::Open { rate }, 1, 1, Duration::from_secs(1));
+        let options = LoadOptions::alone(mix, Pace::constant(rate), 1, 1, Duration::from_secs(1));
         let zero = quorate_types::Time::ZERO;
         let mut meter = Meter::new(zero, zero, zero.plus(1_000_000_000));
         meter.counts = Counts { due, sent: due, acknowledged: due, carried, ..Counts::default() };
@@ -371,7 +377,7 @@ mod tests {
     fn summary_explains_errors_and_percentiles() {
         let text = LoadSummary::of(0.5, 20, 3, &[("TooLarge", 2), ("NoRoom", 11)]).to_string();
         for line in [
-            "open loop, 0.5 req/s offered, 1 clients, bundles natural",
+            "open loop, 0.5 req/s offered, constant arrivals, 1 clients, bundles natural",
             "sent 20  acknowledged 20  errors 13  sent again 0 bundles",
             "errors: 11 NoRoom, 2 TooLarge",
             "NOT CARRIED, latency is that of a queue: 3 of 20 requests due (15.0 %) had a good answer in the measured \
@@ -384,6 +390,6 @@ mod tests {
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
         let names: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 27, "one object with all fields: {names:?}");
+        assert_eq!(names.len(), 28, "one object with all fields: {names:?}");
     }
 }

@@ -58,8 +58,8 @@ fn error_answers_are_counted_and_keys_can_be_read() {
 
     // Values without room in one reply are read at the end nevertheless, and judged.
     let file = cluster.dir().join("history.jsonl");
-    let history = ["--request-bytes", "200000", "--warmup", "0", "--seconds", "0.5", "--history"];
-    let ran = load(&config, &[&history[..], &[file.to_str().unwrap()]].concat());
+    let history = ["--in-flight", "1", "--request-bytes", "200000", "--warmup", "0", "--seconds", "0.5"];
+    let ran = load(&config, &[&history[..], &["--history", file.to_str().unwrap()]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.contains(" samples, rank rounded up; 0 of them beyond 600 s"), "{}", ran.out);
     assert_eq!(quorate(&["judge", file.to_str().unwrap()]).code, Some(0));
@@ -82,7 +82,7 @@ fn load_with_a_stall_at_the_end_is_not_carried() {
     let two = [ReplicaId(2), ReplicaId(3)];
     let acts = two.iter().flat_map(|id| [(ms(700), Act::Pause(*id)), (ms(2_500), Act::Resume(*id))]);
     let mut plan = TrialPlan { acts: acts.collect(), ..common::plan(2, 5) };
-    plan.load.pace = Pace::Open { rate: 100.0 };
+    plan.load.pace = Pace::constant(100.0);
     let dir = cluster.dir();
     let (outcome, _) = trial::run(&dir, &cluster.testnet, &mut cluster.nodes, &plan, &mut |_, _| {}).unwrap();
     let summary = outcome.summary;

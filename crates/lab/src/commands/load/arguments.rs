@@ -1,21 +1,24 @@
 //! The options of `quorate load`.
 
-use crate::load::{LoadOptions, Mix, Pace};
+use crate::load::{LoadOptions, Mix, Pace, Spacing};
 use clap::Args;
 use quorate_client::Audience;
 use quorate_node::commands::arguments::cluster_file;
-use quorate_node::config::parse_seconds;
+use quorate_node::config::{choice, parse_seconds};
 use quorate_node::exit::Failure;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Default prefix of keys.
 const PREFIX: &str = "load/";
+/// Requests in a second of a load without `--rate` and without `--in-flight`.
+const RATE: f64 = 1_000.0;
 /// Number of keys that clients share in a load with a history.
 const SHARED_KEYS: u64 = 256;
 
 /// Text after the options.
-pub(super) const RULE: &str = "A load of a fixed rate is carried if 95 % of the requests due in the measured time had a good answer in \
+pub(super) const RULE: &str = "Without options the load is an open loop of 1,000 requests in a second. \
+                    A load of a fixed rate is carried if 95 % of the requests due in the measured time had a good answer in \
                     it, or within 100 ms of being due. Otherwise, or if a request had no good answer, the exit code is 1. \
                     docs/load.md explains every figure.";
 
@@ -28,10 +31,16 @@ pub struct OfferArgs {
     /// Key of the admin client; default: `clients/admin.key` next to the cluster's file.
     #[arg(long)]
     pub(super) admin_key: Option<PathBuf>,
-    /// Open loop: requests in a second, independent of the answers, 0.001 to 10000000.
+    /// Open loop: requests in a second, independent of the answers, 0.001 to 10000000 [default: 1000]. The alternative is
+    /// the closed loop of --in-flight.
     #[arg(long, conflicts_with = "in_flight", allow_negative_numbers = true)]
     pub(super) rate: Option<f64>,
-    /// Closed loop: requests without an answer, 1 to 1000000 [default: 1].
+    /// Open loop: the gaps between due times are equal (`constant`), or drawn from the exponential distribution by the seed
+    /// (`poisson`) [default: constant].
+    #[arg(long, conflicts_with = "in_flight", value_parser = choice(Spacing::ALL.map(|spacing| (spacing.name(), spacing)).to_vec()))]
+    pub(super) arrivals: Option<Spacing>,
+    /// Closed loop, in place of the open loop of --rate: requests without an answer, 1 to 1000000. Each answer makes room
+    /// for the next request, so a slow cluster receives fewer requests.
     #[arg(long)]
     pub(super) in_flight: Option<u64>,
     /// Number of clients, 1 to 16383 and at most the number of sessions that the cluster keeps (`clients_max`). Clients take
@@ -54,7 +63,7 @@ pub struct OfferArgs {
     /// Requests to build and sign before the run, 1 to 10000000 [default: none]. The run ends when they are used up.
     #[arg(long)]
     pub(super) presign: Option<u64>,
-    /// Seed of the operations; any number of 64 bits.
+    /// Seed of the operations and of the gaps of `--arrivals poisson`; any number of 64 bits.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Print one JSON object at the end.
@@ -71,9 +80,12 @@ impl OfferArgs {
             clients: count(self.clients),
             seed: self.seed,
             bundle: (bundle > 0).then_some(bundle),
-            pace: match self.rate {
-                Some(rate) => Pace::Open { rate },
-                None => Pace::Closed { in_flight: count(self.in_flight.unwrap_or(1)) },
+            pace: match self.in_flight {
+                Some(in_flight) => Pace::Closed { in_flight: count(in_flight) },
+                None => Pace::Open {
+                    rate: self.rate.unwrap_or(RATE),
+                    spacing: self.arrivals.unwrap_or(Spacing::Constant),
+                },
             },
             mix,
             warmup: self.warmup,

@@ -131,8 +131,8 @@ pub(super) fn check_together(options: &LoadOptions) -> Result<(), Failure> {
 
 /// Checks that requests of an open loop are due in the measured time.
 fn check_due(options: &LoadOptions) -> Result<(), Failure> {
-    let Pace::Open { rate } = options.pace else { return Ok(()) };
-    if options.due() != Some(0) {
+    let Pace::Open { rate, .. } = options.pace else { return Ok(()) };
+    if options.is_any_due() {
         return Ok(());
     }
     let presign = options.presign;

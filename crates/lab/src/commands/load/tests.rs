@@ -1,5 +1,6 @@
 use super::ranges::ALL;
 use super::*;
+use crate::load::{Pace, Spacing};
 use clap::{CommandFactory, Parser};
 use quorate_history::History;
 use quorate_node::config::Settings;
@@ -39,10 +40,27 @@ fn ignored_option_is_refused() {
         assert!(options(&format!("--reply-bytes 1 {ignored}")).is_err(), "{ignored}");
     }
     assert!(options("--history x --request-bytes 64 --clients 3 --bundle 4 --rate 100 --prefix a/").is_ok());
-    assert!(options("--reply-bytes 1 --presign 7").is_ok());
+    assert!(options("--reply-bytes 1 --presign 7 --warmup 0").is_ok());
     let plain = options("").unwrap();
     let mix = Mix::Kv { prefix: "load/".to_owned(), keys: 10_000, request_bytes: 128, reads_per_mille: 0 };
     assert_eq!(format!("{:?}", plain.mix), format!("{mix:?}"));
+}
+
+#[test]
+fn load_without_options_is_an_open_loop_of_a_stated_rate() {
+    assert_eq!(options("").unwrap().pace, Pace::constant(1_000.0));
+    assert_eq!(options("--in-flight 7").unwrap().pace, Pace::Closed { in_flight: 7 });
+    assert!(options("--in-flight 7 --rate 7").is_err(), "one of the two loops");
+    assert!(options("--in-flight 7 --arrivals poisson").is_err(), "a closed loop has no gaps");
+    let poisson = Pace::Open { rate: 5.0, spacing: Spacing::Poisson };
+    assert_eq!(options("--rate 5 --arrivals poisson").unwrap().pace, poisson);
+    let help = CommandLine::command().render_long_help().to_string();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in
+        ["[default: 1000]", "Closed loop, in place of the open loop of --rate", "an open loop of 1,000"]
+    {
+        assert!(help.contains(words), "{words:?} in {help}");
+    }
 }
 
 /// Further options that make the ends of a range possible.
@@ -51,6 +69,7 @@ fn beside(name: &str) -> &'static str {
         "--rate" => "--warmup 0 --seconds 1000000",
         "--request-bytes" => "--reply-bytes 0",
         "--bundle" => "--in-flight 100000",
+        "--presign" => "--in-flight 1",
         "--seconds" | "--warmup" => "--rate 1000000",
         _ => "",
     }
@@ -90,7 +109,7 @@ fn numbers_outside_the_range_of_the_help_are_refused() {
 #[test]
 fn range_exists_for_every_number() {
     let command = CommandLine::command();
-    let texts = ["cluster", "admin-key", "prefix", "history", "json", "send-to", "seed", "help"];
+    let texts = ["cluster", "admin-key", "prefix", "history", "json", "send-to", "seed", "arrivals", "help"];
     for arg in command.get_arguments().filter_map(clap::Arg::get_long).filter(|arg| !texts.contains(arg)) {
         assert!(ALL.iter().any(|range| range.name == format!("--{arg}")), "--{arg}");
     }
@@ -110,10 +129,13 @@ fn ranges_match_the_limits() {
 #[test]
 fn conflicting_options_are_refused() {
     refuses("--bundle 100 --in-flight 10", &["--bundle 100", "--in-flight 100"]);
-    refuses("--bundle 2", &["--bundle 2", "only 1"]);
+    refuses("--bundle 2 --in-flight 1", &["--bundle 2", "only 1"]);
     assert!(options("--bundle 100 --in-flight 100").is_ok() && options("--bundle 100 --rate 10").is_ok());
     refuses("--rate 0.1 --seconds 5", &["--rate 0.1", "from 3 s to 8 s"]);
     assert!(options("--rate 0.1 --seconds 5 --warmup 0").is_ok());
+    refuses("--rate 0.001 --seconds 5 --arrivals poisson", &["--rate 0.001", "from 3 s to 8 s"]);
+    let many = "--rate 10000000 --warmup 1000000 --arrivals poisson";
+    assert!(options(many).is_ok(), "a check of few due times");
     refuses("--rate 100 --presign 300", &["--presign 300", "warm-up"]);
     assert!(options("--rate 100 --presign 301").is_ok());
     refuses("--request-bytes 18", &["--request-bytes 18", "19 bytes"]);

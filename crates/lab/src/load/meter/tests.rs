@@ -3,15 +3,23 @@
 use super::*;
 use crate::load::arrivals::Arrivals;
 use crate::load::errors::NO_ANSWER;
-use crate::load::options::Pace;
+use crate::load::options::{LoadOptions, Pace, Spacing};
+use crate::load::workload::Mix;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 const MS: u64 = 1_000_000;
+
+/// The requests of such a load, seed 5.
+fn arrivals_of(pace: Pace, begin: Time, end: Time) -> Arrivals {
+    let mix = Mix::Echo { request_bytes: 9, reply_bytes: 0 };
+    Arrivals::new(&LoadOptions::alone(mix, pace, 1, 5, Duration::ZERO), begin, end)
+}
 
 /// A load, with times in milliseconds. The run waits for remaining answers until `patience`.
 #[derive(Clone, Copy)]
 struct Script {
-    rate: f64,
+    pace: Pace,
     warm: u64,
     seconds: u64,
     patience: u64,
@@ -22,14 +30,21 @@ struct Script {
 
 impl Script {
     fn of(rate: f64, seconds: u64) -> Self {
-        Self { rate, warm: 0, seconds, patience: seconds + 30_000, bundle: 1, room: usize::MAX }
+        Self {
+            pace: Pace::constant(rate),
+            warm: 0,
+            seconds,
+            patience: seconds + 30_000,
+            bundle: 1,
+            room: usize::MAX,
+        }
     }
 
     /// Runs the load against a server that answers after a millisecond. Within a stall it answers nothing; requests that
     /// wait are answered when the stall ends.
     fn run(self, stalls: &[(u64, u64)]) -> Meter {
         let (begin, warm, end) = (Time(0), Time(self.warm * MS), Time((self.warm + self.seconds) * MS));
-        let mut arrivals = Arrivals::new(Pace::Open { rate: self.rate }, begin, end, u64::MAX);
+        let mut arrivals = arrivals_of(self.pace, begin, end);
         let mut meter = Meter::new(begin, warm, end);
         let mut flights: VecDeque<(Time, Due)> = VecDeque::new();
         let mut now = begin;
@@ -61,7 +76,7 @@ impl Script {
 /// Runs an open loop of one request per millisecond for 100 ms, 20 of them warm-up, with `room` for bundles in flight. The
 /// run waits for remaining answers until `patience`.
 fn run(stalls: (u64, u64), room: usize, bundle: u32, patience: u64) -> Meter {
-    Script { rate: 1_000.0, warm: 20, seconds: 80, patience, bundle, room }.run(&[stalls])
+    Script { pace: Pace::constant(1_000.0), warm: 20, seconds: 80, patience, bundle, room }.run(&[stalls])
 }
 
 #[test]
@@ -185,7 +200,7 @@ fn error_answers_have_no_latency() {
 fn odd_rates_lose_no_request() {
     for rate in [0.3, 7.0, 333.3, 1e6] {
         let end = Time(10_000 * MS);
-        let mut arrivals = Arrivals::new(Pace::Open { rate }, Time(0), end, u64::MAX);
+        let mut arrivals = arrivals_of(Pace::constant(rate), Time(0), end);
         let (all, _) = arrivals.left(Time(0));
         let mut count = 0;
         while let Some(due) = arrivals.next(end, 7, 0) {
@@ -198,23 +213,54 @@ fn odd_rates_lose_no_request() {
     }
 }
 
+/// Due times of a Poisson process are the same whether the cluster answers, has room, or does neither.
+#[test]
+fn due_times_never_depend_on_answers() {
+    let (pace, end) = (Pace::Open { rate: 2_000.0, spacing: Spacing::Poisson }, Time(1_000 * MS));
+    let times = |bundle: u32, step: u64, refused: u64| {
+        let mut arrivals = arrivals_of(pace, Time(0), end);
+        let (mut times, mut now, mut attempt) = (Vec::new(), Time(0), 0);
+        while arrivals.has_remaining() {
+            while let Some(due) = arrivals.next(now, bundle, 0) {
+                attempt += 1;
+                if attempt % 10 < refused {
+                    arrivals.put_back(due);
+                    break;
+                }
+                times.extend(due.iter().map(|(at, _)| *at));
+            }
+            now = now.plus(step);
+        }
+        times
+    };
+    let expected = times(1, 1_000, 0);
+    assert!((1_800..2_200).contains(&expected.len()) && expected.is_sorted(), "{}", expected.len());
+    for (bundle, step, refused) in [(1, MS, 9), (7, 100 * MS, 0), (64, 3 * MS, 5), (4_096, MS, 0)] {
+        assert_eq!(times(bundle, step, refused), expected, "{bundle} {step} {refused}");
+    }
+    let script = Script { pace, ..Script::of(1.0, 1_000) };
+    let (smooth, stalled) = (script.run(&[]), script.run(&[(100, 1_500)]));
+    assert_eq!(smooth.counts.due, stalled.counts.due);
+    assert_eq!(stalled.counts.answered, stalled.counts.due, "each is answered in the end");
+}
+
 #[test]
 fn loop_closed_early_owes_only_started_requests() {
-    let mut arrivals = Arrivals::new(Pace::Open { rate: 1_000.0 }, Time(0), Time(100 * MS), u64::MAX);
+    let mut arrivals = arrivals_of(Pace::constant(1_000.0), Time(0), Time(100 * MS));
     let due = arrivals.next(Time(50 * MS), 10, 0).unwrap();
     arrivals.put_back(due.clone());
     arrivals.close(Time(50 * MS));
     assert_eq!((arrivals.has_remaining(), arrivals.left(Time(0))), (true, (10, 10)));
     assert_eq!(arrivals.next(Time(60 * MS), 10, 0), Some(due));
     assert_eq!((arrivals.next(Time(99 * MS), 10, 0), arrivals.has_remaining()), (None, false));
-    let mut arrivals = Arrivals::new(Pace::Closed { in_flight: 4 }, Time(0), Time(100 * MS), u64::MAX);
+    let mut arrivals = arrivals_of(Pace::Closed { in_flight: 4 }, Time(0), Time(100 * MS));
     arrivals.close(Time(50 * MS));
     assert_eq!(arrivals.next(Time(50 * MS), 4, 0), None);
 }
 
 #[test]
 fn closed_loop_ends_with_its_time() {
-    let mut arrivals = Arrivals::new(Pace::Closed { in_flight: 4 }, Time(0), Time(10), u64::MAX);
+    let mut arrivals = arrivals_of(Pace::Closed { in_flight: 4 }, Time(0), Time(10));
     assert_eq!(arrivals.next(Time(9), 4, 0), Some(vec![(Time(9), 4)]));
     assert_eq!(arrivals.next(Time(9), 4, 1), None);
     assert_eq!(arrivals.next(Time(10), 4, 0), None);
