@@ -19,6 +19,7 @@ mod schedule;
 mod sessions;
 mod summary;
 mod workload;
+mod zipf;
 
 pub use errors::Errors;
 pub use generator::Generator;
@@ -27,4 +28,4 @@ pub use latencies::Latency;
 pub use options::{LoadError, LoadOptions, Pace, Spacing};
 pub use progress::{Next, Progress, Watch};
 pub use summary::{ClusterFacts, Counts, LoadSummary, Offer, ReplicaUse, Timing};
-pub use workload::{Mix, Workload};
+pub use workload::{KeyDistribution, Mix, Workload};

@@ -5,6 +5,7 @@ use super::latencies::Latency;
 use super::meter::{GRACE_NS, Meter};
 use super::numbers::float;
 use super::options::{LoadOptions, Pace};
+use super::workload::{KeyDistribution, Mix};
 use quorate_types::ReplicaId;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -64,6 +65,10 @@ pub struct Offer {
     pub clients: usize,
     /// Requests in a bundle; 0: all that wait.
     pub bundle: u32,
+    /// `uniform` or `zipf`: the distribution of requests over keys; `None` for other operations than puts and gets.
+    pub key_distribution: Option<&'static str>,
+    /// The exponent of `zipf`.
+    pub zipf_exponent: Option<f64>,
 }
 
 /// Counts of requests, bundles and sessions.
@@ -146,6 +151,10 @@ impl LoadSummary {
             Pace::Open { rate, spacing } => (Some(rate), Some(spacing.name()), 0),
             Pace::Closed { in_flight } => (None, None, in_flight),
         };
+        let distribution = match &options.mix {
+            Mix::Kv { distribution, .. } => Some(*distribution),
+            Mix::Echo { .. } | Mix::Judged { .. } | Mix::Service(_) => None,
+        };
         let seconds = Duration::from_nanos(meter.span_ns()).as_secs_f64();
         Self {
             cluster: ClusterFacts {
@@ -164,6 +173,11 @@ impl LoadSummary {
                 in_flight,
                 clients: options.clients,
                 bundle: options.bundle.unwrap_or(0),
+                key_distribution: distribution.map(KeyDistribution::name),
+                zipf_exponent: match distribution {
+                    Some(KeyDistribution::Zipf { exponent }) => Some(exponent),
+                    Some(KeyDistribution::Uniform) | None => None,
+                },
             },
             counts: meter.counts.clone(),
             timing: Timing {
@@ -258,7 +272,11 @@ impl LoadSummary {
             }
             None => format!("closed loop, {} requests in flight", self.offer.in_flight),
         };
-        writeln!(f, "{pace}, {} clients, bundles {bundle}", self.offer.clients)
+        write!(f, "{pace}, {} clients, bundles {bundle}", self.offer.clients)?;
+        if let Some(exponent) = self.offer.zipf_exponent {
+            write!(f, ", keys by Zipf with exponent {exponent}")?;
+        }
+        writeln!(f)
     }
 
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -335,7 +353,7 @@ fn write_use(f: &mut fmt::Formatter<'_>, used: &ReplicaUse) -> fmt::Result {
 impl LoadSummary {
     /// The result of a run of an open loop with these counts.
     pub(crate) fn of(rate: f64, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
-        let mix = crate::load::Mix::Echo { request_bytes: 9, reply_bytes: 0 };
+        let mix = Mix::Echo { request_bytes: 9, reply_bytes: 0 };
         let options = LoadOptions::alone(mix, Pace::constant(rate), 1, 1, Duration::from_secs(1));
         let zero = quorate_types::Time::ZERO;
         let mut meter = Meter::new(zero, zero, zero.plus(1_000_000_000));
@@ -390,6 +408,6 @@ mod tests {
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
         let names: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 28, "one object with all fields: {names:?}");
+        assert_eq!(names.len(), 30, "one object with all fields: {names:?}");
     }
 }

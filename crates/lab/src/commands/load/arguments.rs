@@ -1,6 +1,6 @@
 //! The options of `quorate load`.
 
-use crate::load::{LoadOptions, Mix, Pace, Spacing};
+use crate::load::{KeyDistribution, LoadOptions, Mix, Pace, Spacing};
 use clap::Args;
 use quorate_client::Audience;
 use quorate_node::commands::arguments::cluster_file;
@@ -13,6 +13,11 @@ use std::time::Duration;
 const PREFIX: &str = "load/";
 /// Requests in a second of a load without `--rate` and without `--in-flight`.
 const RATE: f64 = 1_000.0;
+/// The exponent of the benchmark YCSB.
+const ZIPF_EXPONENT: f64 = 0.99;
+/// The distributions of requests over keys.
+const DISTRIBUTIONS: [KeyDistribution; 2] =
+    [KeyDistribution::Uniform, KeyDistribution::Zipf { exponent: ZIPF_EXPONENT }];
 /// Number of keys that clients share in a load with a history.
 const SHARED_KEYS: u64 = 256;
 
@@ -112,6 +117,13 @@ pub struct LoadArgs {
     /// Number of different keys, 1 to 1000000000 [default: 10000].
     #[arg(long)]
     pub(super) keys: Option<u64>,
+    /// Distribution of requests over keys: all equally likely (`uniform`), or key k, from 0 on, with a probability
+    /// proportional to (k + 1)^-exponent (`zipf`) [default: uniform].
+    #[arg(long, value_parser = choice(DISTRIBUTIONS.map(|distribution| (distribution.name(), distribution)).to_vec()))]
+    pub(super) key_distribution: Option<KeyDistribution>,
+    /// Exponent of `--key-distribution zipf`, 0 to 10 [default: 0.99].
+    #[arg(long, allow_negative_numbers = true)]
+    pub(super) zipf_exponent: Option<f64>,
     /// Prefix of every key [default: load/]. With --history the name of the run follows. Such keys stay in the store;
     /// `docs/load.md` explains how to remove them.
     #[arg(long)]
@@ -130,9 +142,13 @@ impl LoadArgs {
     pub(super) fn check_mix(&self) -> Result<(), Failure> {
         let keys = ("--keys", self.keys.is_some());
         let reads = ("--read-share", self.read_share.is_some());
+        let distribution = ("--key-distribution", self.key_distribution.is_some());
+        let exponent = ("--zipf-exponent", self.zipf_exponent.is_some());
         let history = [
             keys,
             reads,
+            distribution,
+            exponent,
             ("--reply-bytes", self.reply_bytes.is_some()),
             ("--presign", self.offer.presign.is_some()),
         ];
@@ -145,7 +161,11 @@ impl LoadArgs {
         }
         if self.reply_bytes.is_some() {
             let prefix = ("--prefix", self.prefix.is_some());
-            refuse(&[keys, reads, prefix], "--reply-bytes makes requests that only echo")?;
+            let ignored = [keys, reads, prefix, distribution, exponent];
+            refuse(&ignored, "--reply-bytes makes requests that only echo")?;
+        }
+        if !matches!(self.key_distribution, Some(KeyDistribution::Zipf { .. })) {
+            refuse(&[exponent], "only --key-distribution zipf has an exponent")?;
         }
         Ok(())
     }
@@ -169,6 +189,12 @@ impl LoadArgs {
             Mix::Kv {
                 prefix,
                 keys: self.keys.unwrap_or(10_000),
+                distribution: match (self.key_distribution, self.zipf_exponent) {
+                    (Some(KeyDistribution::Zipf { .. }), Some(exponent)) => {
+                        KeyDistribution::Zipf { exponent }
+                    }
+                    (given, _) => given.unwrap_or(KeyDistribution::Uniform),
+                },
                 request_bytes,
                 reads_per_mille: per_mille(self.read_share.unwrap_or(0.0)),
             }

@@ -39,13 +39,14 @@ const REQUEST_BYTES: OptionRange = range("--request-bytes", 9.0, 1_048_576.0);
 const REPLY_BYTES: OptionRange = range("--reply-bytes", 0.0, 1_048_576.0);
 const KEYS: OptionRange = range("--keys", 1.0, 1_000_000_000.0);
 const READ_SHARE: OptionRange = range("--read-share", 0.0, 1.0);
+const ZIPF_EXPONENT: OptionRange = range("--zipf-exponent", 0.0, 10.0);
 const SECONDS: OptionRange = range("--seconds", 0.001, 1_000_000.0);
 const WARMUP: OptionRange = range("--warmup", 0.0, 1_000_000.0);
 const PRESIGN: OptionRange = range("--presign", 1.0, 10_000_000.0);
 
 /// All options with a range. `--seed` takes any number, `--send-to` a replica of the cluster.
 #[cfg(test)]
-pub(super) const ALL: [OptionRange; 11] = [
+pub(super) const ALL: [OptionRange; 12] = [
     RATE,
     IN_FLIGHT,
     CLIENTS,
@@ -54,6 +55,7 @@ pub(super) const ALL: [OptionRange; 11] = [
     REPLY_BYTES,
     KEYS,
     READ_SHARE,
+    ZIPF_EXPONENT,
     SECONDS,
     WARMUP,
     PRESIGN,
@@ -97,6 +99,7 @@ pub(super) fn check_each(args: &LoadArgs) -> Result<(), Failure> {
         within(range, value.map(float))?;
     }
     within(READ_SHARE, args.read_share)?;
+    within(ZIPF_EXPONENT, args.zipf_exponent)?;
     if args.prefix.as_ref().is_some_and(|prefix| prefix.chars().any(char::is_control)) {
         return Err(Failure::usage("--prefix: expected no control characters"));
     }

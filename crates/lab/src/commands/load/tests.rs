@@ -1,6 +1,6 @@
 use super::ranges::ALL;
 use super::*;
-use crate::load::{Pace, Spacing};
+use crate::load::{KeyDistribution, Pace, Spacing};
 use clap::{CommandFactory, Parser};
 use quorate_history::History;
 use quorate_node::config::Settings;
@@ -42,8 +42,25 @@ fn ignored_option_is_refused() {
     assert!(options("--history x --request-bytes 64 --clients 3 --bundle 4 --rate 100 --prefix a/").is_ok());
     assert!(options("--reply-bytes 1 --presign 7 --warmup 0").is_ok());
     let plain = options("").unwrap();
-    let mix = Mix::Kv { prefix: "load/".to_owned(), keys: 10_000, request_bytes: 128, reads_per_mille: 0 };
+    let mix = kv(KeyDistribution::Uniform);
     assert_eq!(format!("{:?}", plain.mix), format!("{mix:?}"));
+}
+
+fn kv(distribution: KeyDistribution) -> Mix {
+    let prefix = "load/".to_owned();
+    Mix::Kv { prefix, keys: 10_000, distribution, request_bytes: 128, reads_per_mille: 0 }
+}
+
+#[test]
+fn zipf_has_an_exponent() {
+    for (line, exponent) in [("", 0.99), ("--zipf-exponent 0", 0.0), ("--zipf-exponent 1.5", 1.5)] {
+        let options = options(&format!("--key-distribution zipf {line}")).unwrap();
+        assert_eq!(format!("{:?}", options.mix), format!("{:?}", kv(KeyDistribution::Zipf { exponent })));
+    }
+    refuses("--zipf-exponent 1", &["--key-distribution zipf", "leave out --zipf-exponent"]);
+    refuses("--key-distribution uniform --zipf-exponent 1", &["leave out --zipf-exponent"]);
+    refuses("--history x --key-distribution zipf", &["leave out --key-distribution"]);
+    refuses("--reply-bytes 1 --key-distribution zipf", &["leave out --key-distribution"]);
 }
 
 #[test]
@@ -69,6 +86,7 @@ fn beside(name: &str) -> &'static str {
         "--rate" => "--warmup 0 --seconds 1000000",
         "--request-bytes" => "--reply-bytes 0",
         "--bundle" => "--in-flight 100000",
+        "--zipf-exponent" => "--key-distribution zipf",
         "--presign" => "--in-flight 1",
         "--seconds" | "--warmup" => "--rate 1000000",
         _ => "",
@@ -85,7 +103,9 @@ fn numbers_outside_the_range_of_the_help_are_refused() {
     for range in ALL {
         let (name, said) = (range.name, range.to_string());
         assert!(help(name).contains(&said), "{name}: {said} in {}", help(name));
-        let whole = range.least.fract() == 0.0 && name != "--read-share" && name != "--warmup";
+        let whole = range.least.fract() == 0.0
+            && !["--read-share", "--zipf-exponent"].contains(&name)
+            && name != "--warmup";
         let step = if whole { 1.0 } else { 0.0005 };
         for good in [range.least, range.most] {
             let line = format!("{name} {good} {}", beside(name));
@@ -109,7 +129,18 @@ fn numbers_outside_the_range_of_the_help_are_refused() {
 #[test]
 fn range_exists_for_every_number() {
     let command = CommandLine::command();
-    let texts = ["cluster", "admin-key", "prefix", "history", "json", "send-to", "seed", "arrivals", "help"];
+    let texts = [
+        "cluster",
+        "admin-key",
+        "prefix",
+        "history",
+        "json",
+        "send-to",
+        "seed",
+        "arrivals",
+        "key-distribution",
+        "help",
+    ];
     for arg in command.get_arguments().filter_map(clap::Arg::get_long).filter(|arg| !texts.contains(arg)) {
         assert!(ALL.iter().any(|range| range.name == format!("--{arg}")), "--{arg}");
     }
