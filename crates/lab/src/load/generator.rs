@@ -4,7 +4,7 @@ use super::arrivals::{Arrivals, Due};
 use super::errors::{NO_ANSWER, SESSION_LOST};
 use super::meter::Meter;
 use super::numbers::nanos;
-use super::options::{LoadError, LoadOptions, PATIENCE, STATUS_PATIENCE};
+use super::options::{LoadError, LoadOptions, STATUS_PATIENCE};
 use super::progress::{Next, Progress, Watch};
 use super::summary::LoadSummary;
 use super::workload::Workload;
@@ -331,10 +331,10 @@ impl Generator {
         watch: &mut Watch<'_>,
         (begin, end): (Time, Time),
     ) -> Result<(), LoadError> {
-        let stopped = self.pool.now();
+        let (stopped, drain) = (self.pool.now(), nanos(self.options.drain));
         loop {
             let waited = self.pool.now().since(stopped);
-            let has_requests = (arrivals.has_remaining() || self.in_flight > 0) && waited < nanos(PATIENCE);
+            let has_requests = (arrivals.has_remaining() || self.in_flight > 0) && waited < drain;
             let has_statuses = self.statuses.len() < asked && waited < nanos(STATUS_PATIENCE);
             if !has_requests && !has_statuses {
                 break;

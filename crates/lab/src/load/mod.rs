@@ -25,7 +25,7 @@ pub use errors::Errors;
 pub use generator::Generator;
 pub use judge::{Verdict, judge, judge_alone};
 pub use latencies::Latency;
-pub use options::{LoadError, LoadOptions, Pace, Spacing};
+pub use options::{DRAIN, LoadError, LoadOptions, Pace, Spacing};
 pub use progress::{Next, Progress, Watch};
 pub use summary::{ClusterFacts, Counts, LoadSummary, Offer, ReplicaUse, Timing};
 pub use workload::{KeyDistribution, Mix, Workload};

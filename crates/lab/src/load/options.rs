@@ -5,8 +5,10 @@ use quorate_client::core::Audience;
 use quorate_client::driver::ClientError;
 use std::time::Duration;
 
-/// Time in which a cluster has to connect, register keys, open sessions, and answer the requests in flight at the end.
+/// Time in which a cluster has to connect, register keys, open sessions, and answer the reads of keys at the end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time in which the requests in flight at the end may still be answered, by default.
+pub const DRAIN: Duration = Duration::from_secs(30);
 /// Time in which replicas have to report their status at the end.
 pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -76,6 +78,8 @@ pub struct LoadOptions {
     pub warmup: Duration,
     /// The measured time.
     pub seconds: Duration,
+    /// Time after the end in which due requests may still be sent and answered.
+    pub drain: Duration,
     /// Requests to build and sign before the run. The run ends when they are used up.
     pub presign: usize,
     /// Whether every operation is recorded and judged.
@@ -97,6 +101,7 @@ impl LoadOptions {
             mix,
             warmup: Duration::ZERO,
             seconds,
+            drain: DRAIN,
             presign: 0,
             audience: Audience::Leader,
         }

@@ -69,6 +69,34 @@ pub struct Offer {
     pub key_distribution: Option<&'static str>,
     /// The exponent of `zipf`.
     pub zipf_exponent: Option<f64>,
+    /// The longest wait for answers after the end, in seconds.
+    pub drain_seconds: f64,
+}
+
+impl Offer {
+    fn of(options: &LoadOptions) -> Self {
+        let (offered, arrivals, in_flight) = match options.pace {
+            Pace::Open { rate, spacing } => (Some(rate), Some(spacing.name()), 0),
+            Pace::Closed { in_flight } => (None, None, in_flight),
+        };
+        let distribution = match &options.mix {
+            Mix::Kv { distribution, .. } => Some(*distribution),
+            Mix::Echo { .. } | Mix::Judged { .. } | Mix::Service(_) => None,
+        };
+        Self {
+            offered,
+            arrivals,
+            in_flight,
+            clients: options.clients,
+            bundle: options.bundle.unwrap_or(0),
+            key_distribution: distribution.map(KeyDistribution::name),
+            zipf_exponent: match distribution {
+                Some(KeyDistribution::Zipf { exponent }) => Some(exponent),
+                Some(KeyDistribution::Uniform) | None => None,
+            },
+            drain_seconds: options.drain.as_secs_f64(),
+        }
+    }
 }
 
 /// Counts of requests, bundles and sessions.
@@ -147,14 +175,6 @@ impl LoadSummary {
         let any = after.values().next().cloned().unwrap_or(Value::Null);
         let setting = |name: &str| any.pointer(&format!("/settings/{name}")).cloned().unwrap_or(Value::Null);
         let text = |name: &str| setting(name).as_str().unwrap_or("unknown").to_owned();
-        let (offered, arrivals, in_flight) = match options.pace {
-            Pace::Open { rate, spacing } => (Some(rate), Some(spacing.name()), 0),
-            Pace::Closed { in_flight } => (None, None, in_flight),
-        };
-        let distribution = match &options.mix {
-            Mix::Kv { distribution, .. } => Some(*distribution),
-            Mix::Echo { .. } | Mix::Judged { .. } | Mix::Service(_) => None,
-        };
         let seconds = Duration::from_nanos(meter.span_ns()).as_secs_f64();
         Self {
             cluster: ClusterFacts {
@@ -167,18 +187,7 @@ impl LoadSummary {
                 delta_ms: any.pointer("/guard/delta_ms").and_then(Value::as_f64),
                 mode: any.pointer("/guard/mode").and_then(Value::as_str).map(str::to_owned),
             },
-            offer: Offer {
-                offered,
-                arrivals,
-                in_flight,
-                clients: options.clients,
-                bundle: options.bundle.unwrap_or(0),
-                key_distribution: distribution.map(KeyDistribution::name),
-                zipf_exponent: match distribution {
-                    Some(KeyDistribution::Zipf { exponent }) => Some(exponent),
-                    Some(KeyDistribution::Uniform) | None => None,
-                },
-            },
+            offer: Offer::of(options),
             counts: meter.counts.clone(),
             timing: Timing {
                 seconds,
@@ -408,6 +417,6 @@ mod tests {
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
         let names: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 30, "one object with all fields: {names:?}");
+        assert_eq!(names.len(), 31, "one object with all fields: {names:?}");
     }
 }

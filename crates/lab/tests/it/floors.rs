@@ -4,7 +4,9 @@ use crate::common::{Cluster, reads_leader_first};
 use quorate_client::core::LinkState;
 use quorate_client::driver::{ClientPool, PoolEvent};
 use quorate_client::keys;
-use quorate_lab::load::{Generator, KeyDistribution, LoadOptions, LoadSummary, Mix, Next, Pace, ReplicaUse};
+use quorate_lab::load::{
+    DRAIN, Generator, KeyDistribution, LoadOptions, LoadSummary, Mix, Next, Pace, ReplicaUse,
+};
 use quorate_node::layout::ADMIN_KEY;
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::Value;
@@ -28,6 +30,7 @@ fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) 
         },
         warmup: Duration::from_secs(1),
         seconds: Duration::from_secs(seconds),
+        drain: DRAIN,
         presign: 0,
         history: false,
         audience: quorate_client::Audience::Leader,

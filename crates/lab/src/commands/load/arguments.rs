@@ -65,6 +65,10 @@ pub struct OfferArgs {
     /// Seconds of load before the measured time, 0 to 1000000; 500ms and 2m are valid too.
     #[arg(long, value_name = "DURATION", default_value = "3", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(super) warmup: Duration,
+    /// Seconds after the end in which due requests may still be sent and answered, 0 to 1000000; 500ms and 2m are valid too.
+    /// A request without an answer then is an error.
+    #[arg(long, value_name = "DURATION", default_value = "30", value_parser = parse_seconds, allow_negative_numbers = true)]
+    pub(super) drain: Duration,
     /// Requests to build and sign before the run, 1 to 10000000 [default: none]. The run ends when they are used up.
     #[arg(long)]
     pub(super) presign: Option<u64>,
@@ -95,6 +99,7 @@ impl OfferArgs {
             mix,
             warmup: self.warmup,
             seconds: self.seconds,
+            drain: self.drain,
             presign: count(self.presign.unwrap_or(0)),
             audience: self.send_to,
             history,

@@ -42,11 +42,12 @@ const READ_SHARE: OptionRange = range("--read-share", 0.0, 1.0);
 const ZIPF_EXPONENT: OptionRange = range("--zipf-exponent", 0.0, 10.0);
 const SECONDS: OptionRange = range("--seconds", 0.001, 1_000_000.0);
 const WARMUP: OptionRange = range("--warmup", 0.0, 1_000_000.0);
+const DRAIN: OptionRange = range("--drain", 0.0, 1_000_000.0);
 const PRESIGN: OptionRange = range("--presign", 1.0, 10_000_000.0);
 
 /// All options with a range. `--seed` takes any number, `--send-to` a replica of the cluster.
 #[cfg(test)]
-pub(super) const ALL: [OptionRange; 12] = [
+pub(super) const ALL: [OptionRange; 13] = [
     RATE,
     IN_FLIGHT,
     CLIENTS,
@@ -58,6 +59,7 @@ pub(super) const ALL: [OptionRange; 12] = [
     ZIPF_EXPONENT,
     SECONDS,
     WARMUP,
+    DRAIN,
     PRESIGN,
 ];
 
@@ -84,6 +86,7 @@ pub(super) fn check_offer(args: &OfferArgs) -> Result<(), Failure> {
         (RATE, args.rate),
         (SECONDS, Some(args.seconds.as_secs_f64())),
         (WARMUP, Some(args.warmup.as_secs_f64())),
+        (DRAIN, Some(args.drain.as_secs_f64())),
     ] {
         within(range, value)?;
     }

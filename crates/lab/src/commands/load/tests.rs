@@ -80,6 +80,9 @@ fn load_without_options_is_an_open_loop_of_a_stated_rate() {
     }
 }
 
+/// Options whose durations may be zero.
+const DURATIONS: [&str; 2] = ["--warmup", "--drain"];
+
 /// Further options that make the ends of a range possible.
 fn beside(name: &str) -> &'static str {
     match name {
@@ -105,7 +108,7 @@ fn numbers_outside_the_range_of_the_help_are_refused() {
         assert!(help(name).contains(&said), "{name}: {said} in {}", help(name));
         let whole = range.least.fract() == 0.0
             && !["--read-share", "--zipf-exponent"].contains(&name)
-            && name != "--warmup";
+            && !DURATIONS.contains(&name);
         let step = if whole { 1.0 } else { 0.0005 };
         for good in [range.least, range.most] {
             let line = format!("{name} {good} {}", beside(name));
@@ -115,10 +118,11 @@ fn numbers_outside_the_range_of_the_help_are_refused() {
         let below = (range.least > 0.0 || !whole).then_some(range.least - step);
         for bad in below.into_iter().chain([range.most + 1.0]).chain((range.least > 0.0).then_some(0.0)) {
             // No duration of any option is negative.
-            let range = if bad < 0.0 && name == "--warmup" { "expected a duration" } else { &said };
+            let range = if bad < 0.0 && DURATIONS.contains(&name) { "expected a duration" } else { &said };
             refuses(&format!("{name} {bad} {}", beside(name)), &[name, range]);
         }
     }
+    assert_eq!(options("").unwrap().drain, crate::load::DRAIN, "the default of the help");
     for (name, bad) in [("--rate", "nan"), ("--seconds", "inf"), ("--warmup", "nan"), ("--read-share", "nan")]
     {
         refuses(&format!("{name} {bad}"), &[name, "expected"]);
