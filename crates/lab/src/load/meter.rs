@@ -25,6 +25,8 @@ pub(super) struct Meter {
     pub(super) gap_ns: u64,
     /// Good answers that came in the measured time, whenever their requests were due: the goodput counts them.
     pub(super) in_time: u64,
+    /// Time of the first of them.
+    first_in_time: Option<Time>,
     /// Time of the last good answer, or of the beginning before the first.
     pub(super) last_reply: Time,
 }
@@ -40,6 +42,7 @@ impl Meter {
             longest_gap_ns: 0,
             gap_ns: 0,
             in_time: 0,
+            first_in_time: None,
             last_reply: begin,
         }
     }
@@ -86,6 +89,7 @@ impl Meter {
         self.counts.acknowledged = self.counts.acknowledged.saturating_add(count);
         if self.is_measured(now) {
             self.in_time = self.in_time.saturating_add(count);
+            self.first_in_time.get_or_insert(now);
         }
         if self.is_measured(due) {
             self.counts.answered = self.counts.answered.saturating_add(count);
@@ -124,6 +128,11 @@ impl Meter {
     /// the measured time otherwise.
     pub(super) fn finish(&mut self, now: Time, waits: bool) {
         self.end_gap(if waits { now } else { self.end });
+    }
+
+    /// The time from the first good answer in the measured time to its end, in nanoseconds; 0 without such an answer.
+    pub(super) fn span_from_first_reply_ns(&self) -> u64 {
+        self.first_in_time.map_or(0, |first| self.end.since(first))
     }
 
     /// The measured time, in nanoseconds.

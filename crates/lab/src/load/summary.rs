@@ -139,11 +139,15 @@ pub struct Timing {
     pub seconds: f64,
     /// Good answers in each second of the measured time.
     pub goodput: f64,
+    /// The same number of good answers, divided by the time from the first of them to the end of the measured time.
+    pub goodput_first_reply: f64,
     /// Longest time without a good answer, warm-up included. The time before the first answer counts, and a gap that has
     /// not ended.
     pub longest_gap_ms: f64,
     /// Latency from the due time to the answer.
     pub latency_ns: Latency,
+    /// All these latencies in nanoseconds: a histogram in the V2 format of HdrHistogram, without compression, as base64.
+    pub latency_histogram: String,
 }
 
 /// The result of a run. As JSON it is one object with the fields of all parts.
@@ -161,6 +165,9 @@ pub struct LoadSummary {
     /// Times and rates.
     #[serde(flatten)]
     pub timing: Timing,
+    /// Whether the load of an open loop was not carried. Otherwise, 95 % of the requests that were due in the measured time
+    /// had a good answer in it, or within 100 ms of being due.
+    pub saturated: bool,
     /// The work of each replica that has reported it at the beginning and at the end of the measured time.
     pub replicas: Vec<ReplicaUse>,
 }
@@ -175,7 +182,9 @@ impl LoadSummary {
         let any = after.values().next().cloned().unwrap_or(Value::Null);
         let setting = |name: &str| any.pointer(&format!("/settings/{name}")).cloned().unwrap_or(Value::Null);
         let text = |name: &str| setting(name).as_str().unwrap_or("unknown").to_owned();
-        let seconds = Duration::from_nanos(meter.span_ns()).as_secs_f64();
+        let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+        let rate = |seconds: f64| if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 };
+        let measured = seconds(meter.span_ns());
         Self {
             cluster: ClusterFacts {
                 protocol: text("protocol"),
@@ -190,11 +199,14 @@ impl LoadSummary {
             offer: Offer::of(options),
             counts: meter.counts.clone(),
             timing: Timing {
-                seconds,
-                goodput: if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 },
+                seconds: measured,
+                goodput: rate(measured),
+                goodput_first_reply: rate(seconds(meter.span_from_first_reply_ns())),
                 longest_gap_ms: float(meter.longest_gap_ns) / 1e6,
                 latency_ns: meter.latencies.summary(),
+                latency_histogram: meter.latencies.encoded(),
             },
+            saturated: matches!(options.pace, Pace::Open { .. }) && !has_share(&meter.counts),
             replicas: replica_uses(before, after),
         }
     }
@@ -203,10 +215,8 @@ impl LoadSummary {
     /// good answer in it, or within 100 ms of being due. Otherwise the latency is that of a growing queue, and has no
     /// meaning. A closed loop offers no more than is carried.
     #[must_use]
-    pub fn is_carried(&self) -> bool {
-        self.offer.offered.is_none()
-            || u128::from(self.counts.carried).saturating_mul(100)
-                >= u128::from(self.counts.due).saturating_mul(CARRIED_PERCENT)
+    pub const fn is_carried(&self) -> bool {
+        !self.saturated
     }
 
     /// The share of the offered load that was carried, for people.
@@ -220,6 +230,11 @@ impl LoadSummary {
             GRACE_NS / 1_000_000
         )
     }
+}
+
+/// Whether the requests that were answered in time are the share of those due that counts as carried.
+fn has_share(counts: &Counts) -> bool {
+    u128::from(counts.carried).saturating_mul(100) >= u128::from(counts.due).saturating_mul(CARRIED_PERCENT)
 }
 
 fn replica_uses(before: &HashMap<ReplicaId, Value>, after: &HashMap<ReplicaId, Value>) -> Vec<ReplicaUse> {
@@ -308,8 +323,8 @@ impl LoadSummary {
         let places = if self.timing.goodput < 100.0 { 2 } else { 0 };
         writeln!(
             f,
-            "goodput {:.places$} req/s over the measured time of {:.2} s",
-            self.timing.goodput, self.timing.seconds
+            "goodput {:.places$} req/s over the measured time of {:.2} s, {:.places$} req/s from the first reply on",
+            self.timing.goodput, self.timing.seconds, self.timing.goodput_first_reply
         )?;
         if self.offer.offered.is_some() {
             let carried =
@@ -324,8 +339,9 @@ impl LoadSummary {
         let latency = &self.timing.latency_ns;
         writeln!(
             f,
-            "latency ms: mean {:.3}  p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3}",
+            "latency ms: mean {:.3}  stdev {:.3}  p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3}",
             latency.mean / 1e6,
+            latency.stdev / 1e6,
             ms(latency.p50),
             ms(latency.p90),
             ms(latency.p99),
@@ -362,8 +378,12 @@ fn write_use(f: &mut fmt::Formatter<'_>, used: &ReplicaUse) -> fmt::Result {
 impl LoadSummary {
     /// The result of a run of an open loop with these counts.
     pub(crate) fn of(rate: f64, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
+        Self::of_pace(Pace::constant(rate), due, carried, errors)
+    }
+
+    fn of_pace(pace: Pace, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
         let mix = Mix::Echo { request_bytes: 9, reply_bytes: 0 };
-        let options = LoadOptions::alone(mix, Pace::constant(rate), 1, 1, Duration::from_secs(1));
+        let options = LoadOptions::alone(mix, pace, 1, 1, Duration::from_secs(1));
         let zero = quorate_types::Time::ZERO;
         let mut meter = Meter::new(zero, zero, zero.plus(1_000_000_000));
         meter.counts = Counts { due, sent: due, acknowledged: due, carried, ..Counts::default() };
@@ -389,14 +409,12 @@ mod tests {
             (1_000_000_000, 949_999_999, false),
             (u64::MAX, u64::MAX, true),
         ] {
-            assert_eq!(
-                LoadSummary::of(1.0, due, carried, &[]).is_carried(),
-                is_carried,
-                "{carried} of {due}"
-            );
+            let summary = LoadSummary::of(1.0, due, carried, &[]);
+            assert_eq!(summary.is_carried(), is_carried, "{carried} of {due}");
+            assert_eq!(serde_json::to_value(&summary).unwrap()["saturated"], !is_carried);
+            assert_eq!(summary.to_string().contains("NOT CARRIED"), !is_carried, "the same mark");
         }
-        let mut closed = LoadSummary::of(1.0, 10, 1, &[]);
-        closed.offer.offered = None;
+        let closed = LoadSummary::of_pace(Pace::Closed { in_flight: 1 }, 10, 1, &[]);
         assert!(closed.is_carried() && !closed.to_string().contains("carried"), "{closed}");
     }
 
@@ -409,6 +427,7 @@ mod tests {
             "errors: 11 NoRoom, 2 TooLarge",
             "NOT CARRIED, latency is that of a queue: 3 of 20 requests due (15.0 %) had a good answer in the measured \
              time or within 100 ms of being due",
+            "latency ms: mean 0.000  stdev 0.000  p50 0.000  p90 0.000  p99 0.000  p99.9 0.000  max 0.000",
             "percentiles of 0 samples, rank rounded up; 0 of them beyond 600 s, counted as 600 s",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line:?} in {text}");
@@ -417,6 +436,6 @@ mod tests {
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
         let names: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 31, "one object with all fields: {names:?}");
+        assert_eq!(names.len(), 34, "one object with all fields: {names:?}");
     }
 }

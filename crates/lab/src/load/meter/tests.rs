@@ -175,6 +175,17 @@ fn goodput_is_divided_by_the_measured_time() {
     assert_eq!(meter.span_ns(), 4 * MS, "the run was ended early");
 }
 
+/// Good answers before the measured time and errors in it begin no time, and one after its end changes none.
+#[test]
+fn time_of_replies_begins_with_the_first_good_one() {
+    let mut meter = Meter::new(Time(0), Time(10 * MS), Time(100 * MS));
+    assert_eq!(meter.span_from_first_reply_ns(), 0);
+    for (at, error) in [(5, None), (12, Some("NoRoom")), (30, None), (50, None), (120, None)] {
+        meter.answered(Time(at * MS), &vec![(Time(4 * MS), 1)], [error.map(str::to_owned)].into_iter());
+    }
+    assert_eq!((meter.in_time, meter.span_from_first_reply_ns()), (2, 70 * MS));
+}
+
 /// An answer that is an error of the store is no good answer, has no latency, and ends no gap.
 #[test]
 fn error_answers_have_no_latency() {
