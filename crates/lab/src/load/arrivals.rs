@@ -131,6 +131,19 @@ impl Arrivals {
         (all, counted)
     }
 
+    /// Returns the remaining requests of an open loop: their due times, and the number of requests that are due then.
+    pub(super) fn remaining(&self) -> impl Iterator<Item = (Time, u32)> {
+        let mut schedule = self.schedule.clone();
+        let mut undrawn = self.schedule.count_before(self.end, self.undrawn);
+        let later = std::iter::from_fn(move || {
+            undrawn = undrawn.checked_sub(1)?;
+            let at = schedule.peek();
+            schedule.advance();
+            Some((at, 1))
+        });
+        self.back.iter().flatten().copied().chain(self.ahead.iter().map(|at| (*at, 1))).chain(later)
+    }
+
     /// Returns the time until the next request is due. An answer may make room earlier.
     pub(super) fn wait(&self, now: Time) -> Duration {
         match self.ahead.front() {

@@ -113,7 +113,11 @@ impl Generator {
         let begin = self.pool.now();
         let warm = begin.plus(nanos(self.options.warmup));
         let end = warm.plus(nanos(self.options.seconds));
-        self.meter = Meter::new(begin, warm, end);
+        let meter = Meter::new(begin, warm, end);
+        self.meter = match self.options.timeline {
+            Some(interval) => meter.with_timeline(nanos(interval)),
+            None => meter,
+        };
         let presigned = self.options.presign > 0;
         let mut arrivals = Arrivals::new(&self.options, begin, end);
         let mut is_warm = false;
@@ -137,8 +141,7 @@ impl Generator {
         let before = std::mem::take(&mut self.statuses);
         let asked = self.ask_all();
         self.drain(&mut arrivals, asked, watch, (begin, end))?;
-        let (all, counted) = arrivals.left(warm);
-        self.meter.unsent(all, counted);
+        self.meter.unsent(&arrivals);
         Ok(LoadSummary::new(&self.options, &self.meter, &before, &self.statuses))
     }
 

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer as _, V2Serializer};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Largest value of the histogram, in nanoseconds: ten minutes. A larger value counts as this one.
 const NS_MAX: u64 = 600_000_000_000;
@@ -67,6 +68,25 @@ impl Latencies {
         }
     }
 
+    /// Returns the value that stands for a latency in the histogram: all latencies with one such value are equal to it.
+    pub(super) fn representative(&self, ns: u64) -> u64 {
+        self.histogram.lowest_equivalent(ns.min(NS_MAX))
+    }
+
+    /// Returns the latencies of these numbers of representatives, whose exact sum and maximum are `sum` and `max`.
+    pub(super) fn of_counts(counts: &BTreeMap<u64, u64>, sum: f64, max: u64) -> Self {
+        let mut latencies = Self::new();
+        for (value, count) in counts {
+            latencies.histogram.saturating_record_n(*value, *count);
+        }
+        Self { sum, max, ..latencies }
+    }
+
+    /// Returns the exact mean; 0 without latencies.
+    pub(super) fn mean(&self) -> f64 {
+        if self.len() > 0 { self.sum / float(self.len()) } else { 0.0 }
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.histogram.len()
     }
@@ -76,7 +96,7 @@ impl Latencies {
         Latency {
             samples,
             clamped: self.clamped,
-            mean: if samples > 0 { self.sum / float(samples) } else { 0.0 },
+            mean: self.mean(),
             stdev: self.histogram.stdev(),
             p50: self.percentile(500),
             p90: self.percentile(900),
@@ -100,7 +120,7 @@ impl Latencies {
 
     /// Returns the value at a rank in thousandths of the samples. The rank is a whole number, because a product of
     /// floating-point numbers may lie slightly above the intended rank.
-    fn percentile(&self, per_mille: u64) -> u64 {
+    pub(super) fn percentile(&self, per_mille: u64) -> u64 {
         let rank = u128::from(self.len()).saturating_mul(u128::from(per_mille)).div_ceil(1_000).max(1);
         let mut seen = 0u128;
         for step in self.histogram.iter_recorded() {

@@ -18,6 +18,7 @@ mod reading;
 mod schedule;
 mod sessions;
 mod summary;
+mod timeline;
 mod workload;
 mod zipf;
 
@@ -28,4 +29,5 @@ pub use latencies::Latency;
 pub use options::{DRAIN, LoadError, LoadOptions, Pace, Spacing};
 pub use progress::{Next, Progress, Watch};
 pub use summary::{ClusterFacts, Counts, LoadSummary, Offer, ReplicaUse, Timing};
+pub use timeline::{INTERVALS_MAX, TimelineEntry};
 pub use workload::{KeyDistribution, Mix, Workload};

@@ -80,6 +80,8 @@ pub struct LoadOptions {
     pub seconds: Duration,
     /// Time after the end in which due requests may still be sent and answered.
     pub drain: Duration,
+    /// Length of the intervals of the measured time that the result reports; `None`: it reports none.
+    pub timeline: Option<Duration>,
     /// Requests to build and sign before the run. The run ends when they are used up.
     pub presign: usize,
     /// Whether every operation is recorded and judged.
@@ -102,6 +104,7 @@ impl LoadOptions {
             warmup: Duration::ZERO,
             seconds,
             drain: DRAIN,
+            timeline: None,
             presign: 0,
             audience: Audience::Leader,
         }

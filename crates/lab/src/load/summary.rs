@@ -5,6 +5,7 @@ use super::latencies::Latency;
 use super::meter::{GRACE_NS, Meter};
 use super::numbers::float;
 use super::options::{LoadOptions, Pace};
+use super::timeline::TimelineEntry;
 use super::workload::{KeyDistribution, Mix};
 use quorate_types::ReplicaId;
 use serde::Serialize;
@@ -168,6 +169,8 @@ pub struct LoadSummary {
     /// Whether the load of an open loop was not carried. Otherwise, 95 % of the requests that were due in the measured time
     /// had a good answer in it, or within 100 ms of being due.
     pub saturated: bool,
+    /// The intervals of the measured time; `None` unless the run reports them.
+    pub timeline: Option<Vec<TimelineEntry>>,
     /// The work of each replica that has reported it at the beginning and at the end of the measured time.
     pub replicas: Vec<ReplicaUse>,
 }
@@ -207,6 +210,7 @@ impl LoadSummary {
                 latency_histogram: meter.latencies.encoded(),
             },
             saturated: matches!(options.pace, Pace::Open { .. }) && !has_share(&meter.counts),
+            timeline: meter.timeline(),
             replicas: replica_uses(before, after),
         }
     }
@@ -436,6 +440,6 @@ mod tests {
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
         let names: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 34, "one object with all fields: {names:?}");
+        assert_eq!(names.len(), 35, "one object with all fields: {names:?}");
     }
 }

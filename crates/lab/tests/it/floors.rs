@@ -31,6 +31,7 @@ fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) 
         warmup: Duration::from_secs(1),
         seconds: Duration::from_secs(seconds),
         drain: DRAIN,
+        timeline: None,
         presign: 0,
         history: false,
         audience: quorate_client::Audience::Leader,

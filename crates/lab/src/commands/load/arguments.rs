@@ -69,6 +69,10 @@ pub struct OfferArgs {
     /// A request without an answer then is an error.
     #[arg(long, value_name = "DURATION", default_value = "30", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(super) drain: Duration,
+    /// Report the course of the measured time in the JSON, in intervals of this length in seconds, 0.001 to 1000000; 100ms and
+    /// 2m are valid too. The measured time has at most 10,000 intervals [default: no report].
+    #[arg(long, value_name = "DURATION", requires = "json", value_parser = parse_seconds, allow_negative_numbers = true)]
+    pub(super) timeline: Option<Duration>,
     /// Requests to build and sign before the run, 1 to 10000000 [default: none]. The run ends when they are used up.
     #[arg(long)]
     pub(super) presign: Option<u64>,
@@ -100,6 +104,7 @@ impl OfferArgs {
             warmup: self.warmup,
             seconds: self.seconds,
             drain: self.drain,
+            timeline: self.timeline,
             presign: count(self.presign.unwrap_or(0)),
             audience: self.send_to,
             history,

@@ -3,7 +3,7 @@
 
 use super::arguments::{LoadArgs, OfferArgs};
 use crate::load::numbers::float;
-use crate::load::{LoadOptions, Mix, Pace};
+use crate::load::{INTERVALS_MAX, LoadOptions, Mix, Pace};
 use quorate_app::KEY_BYTES_MAX;
 use quorate_client::Audience;
 use quorate_node::config::ClusterConfig;
@@ -43,11 +43,12 @@ const ZIPF_EXPONENT: OptionRange = range("--zipf-exponent", 0.0, 10.0);
 const SECONDS: OptionRange = range("--seconds", 0.001, 1_000_000.0);
 const WARMUP: OptionRange = range("--warmup", 0.0, 1_000_000.0);
 const DRAIN: OptionRange = range("--drain", 0.0, 1_000_000.0);
+const TIMELINE: OptionRange = range("--timeline", 0.001, 1_000_000.0);
 const PRESIGN: OptionRange = range("--presign", 1.0, 10_000_000.0);
 
 /// All options with a range. `--seed` takes any number, `--send-to` a replica of the cluster.
 #[cfg(test)]
-pub(super) const ALL: [OptionRange; 13] = [
+pub(super) const ALL: [OptionRange; 14] = [
     RATE,
     IN_FLIGHT,
     CLIENTS,
@@ -60,6 +61,7 @@ pub(super) const ALL: [OptionRange; 13] = [
     SECONDS,
     WARMUP,
     DRAIN,
+    TIMELINE,
     PRESIGN,
 ];
 
@@ -87,6 +89,7 @@ pub(super) fn check_offer(args: &OfferArgs) -> Result<(), Failure> {
         (SECONDS, Some(args.seconds.as_secs_f64())),
         (WARMUP, Some(args.warmup.as_secs_f64())),
         (DRAIN, Some(args.drain.as_secs_f64())),
+        (TIMELINE, args.timeline.map(|interval| interval.as_secs_f64())),
     ] {
         within(range, value)?;
     }
@@ -132,7 +135,24 @@ pub(super) fn check_together(options: &LoadOptions) -> Result<(), Failure> {
             "--request-bytes {bytes}: a request with such a key has at least {least} bytes"
         )));
     }
+    check_timeline(options)?;
     check_due(options)
+}
+
+/// Checks that the measured time has not too many intervals.
+fn check_timeline(options: &LoadOptions) -> Result<(), Failure> {
+    let Some(interval) = options.timeline else { return Ok(()) };
+    let (seconds, most) = (options.seconds.as_nanos(), u128::from(INTERVALS_MAX));
+    let count = seconds.div_ceil(interval.as_nanos().max(1));
+    if count <= most {
+        return Ok(());
+    }
+    let least = u64::try_from(seconds.div_ceil(most).div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    Err(Failure::usage(format!(
+        "--timeline {interval:?}: the measured time of {:?} has {count} such intervals, and a run reports at most {most}; \
+         expected --timeline {least}ms or longer, or fewer --seconds",
+        options.seconds
+    )))
 }
 
 /// Checks that requests of an open loop are due in the measured time.

@@ -64,6 +64,17 @@ fn zipf_has_an_exponent() {
 }
 
 #[test]
+fn timeline_has_a_limited_number_of_intervals() {
+    assert_eq!(options("").unwrap().timeline, None);
+    let ms = std::time::Duration::from_millis;
+    assert_eq!(options("--timeline 100ms --json").unwrap().timeline, Some(ms(100)));
+    assert!(options("--timeline 100ms --json --seconds 1000").is_ok());
+    assert!(options("--timeline 100ms").is_err(), "only the JSON has it");
+    let advice = ["10001 such intervals", "at most 10000", "--timeline 101ms or longer", "--seconds"];
+    refuses("--timeline 100ms --json --seconds 1000.01", &advice);
+}
+
+#[test]
 fn load_without_options_is_an_open_loop_of_a_stated_rate() {
     assert_eq!(options("").unwrap().pace, Pace::constant(1_000.0));
     assert_eq!(options("--in-flight 7").unwrap().pace, Pace::Closed { in_flight: 7 });
@@ -90,6 +101,7 @@ fn beside(name: &str) -> &'static str {
         "--request-bytes" => "--reply-bytes 0",
         "--bundle" => "--in-flight 100000",
         "--zipf-exponent" => "--key-distribution zipf",
+        "--timeline" => "--json",
         "--presign" => "--in-flight 1",
         "--seconds" | "--warmup" => "--rate 1000000",
         _ => "",

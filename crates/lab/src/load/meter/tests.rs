@@ -5,6 +5,10 @@ use crate::load::arrivals::Arrivals;
 use crate::load::errors::NO_ANSWER;
 use crate::load::options::{LoadOptions, Pace, Spacing};
 use crate::load::workload::Mix;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -45,7 +49,7 @@ impl Script {
     fn run(self, stalls: &[(u64, u64)]) -> Meter {
         let (begin, warm, end) = (Time(0), Time(self.warm * MS), Time((self.warm + self.seconds) * MS));
         let mut arrivals = arrivals_of(self.pace, begin, end);
-        let mut meter = Meter::new(begin, warm, end);
+        let mut meter = Meter::new(begin, warm, end).with_timeline(10 * MS);
         let mut flights: VecDeque<(Time, Due)> = VecDeque::new();
         let mut now = begin;
         while now.0 < self.patience * MS && (now < end || arrivals.has_remaining() || !flights.is_empty()) {
@@ -66,8 +70,7 @@ impl Script {
         }
         let waits = arrivals.has_remaining() || !flights.is_empty();
         flights.iter().for_each(|(_, due)| meter.failed(due, NO_ANSWER));
-        let (all, counted) = arrivals.left(warm);
-        meter.unsent(all, counted);
+        meter.unsent(&arrivals);
         meter.finish(now, waits);
         meter
     }
@@ -173,6 +176,57 @@ fn goodput_is_divided_by_the_measured_time() {
     let mut meter = Meter::new(Time(0), Time(MS), Time(9 * MS));
     meter.close(Time(5 * MS));
     assert_eq!(meter.span_ns(), 4 * MS, "the run was ended early");
+}
+
+/// A request counts in the interval in which it was due, whenever its answer comes. All requests of the measured time are in
+/// an interval, and the histograms of the intervals add up to that of the run.
+#[test]
+fn intervals_have_the_requests_that_were_due_in_them() {
+    // 100 requests, one each millisecond; the first 20 are before the measured time of 80 ms.
+    let meter = run((45, 400), 1_000, 1, 500);
+    let entries = meter.timeline().unwrap();
+    let begins: Vec<f64> = entries.iter().map(|entry| entry.at_ms).collect();
+    assert_eq!(begins, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0]);
+    assert!(entries.iter().all(|entry| (entry.answered, entry.errors) == (10, 0)), "{entries:?}");
+    let late: Vec<u64> = entries.iter().map(|entry| entry.max_ns / MS).collect();
+    assert_eq!(late, [1, 1, 356, 350, 340, 330, 320, 310], "{entries:?}");
+    assert_eq!((entries[2].p50_ns / MS, entries[3].p99_ns / MS), (351, 350), "{entries:?}");
+    assert_eq!(entries[7].mean_ns, 305.5 * MS as f64);
+    assert_eq!(sum(&entries), decode(&meter.latencies.encoded()));
+    let stalled = run((30, 10_000), 2, 1, 300);
+    let entries = stalled.timeline().unwrap();
+    let total = |count: fn(&TimelineEntry) -> u64| entries.iter().map(count).sum::<u64>();
+    let (answered, errors) = (total(|entry| entry.answered), total(|entry| entry.errors));
+    assert_eq!((answered, errors), (stalled.counts.answered, 71), "never sent, or without an answer");
+    assert!(stalled.counts.unsent == 69 && answered + errors == stalled.counts.due);
+    assert_eq!(entries[7].histogram, Latencies::new().encoded(), "no answers");
+}
+
+fn decode(text: &str) -> Histogram<u64> {
+    let bytes = STANDARD.decode(text).unwrap();
+    Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
+}
+
+fn sum(entries: &[TimelineEntry]) -> Histogram<u64> {
+    let mut histograms = entries.iter().map(|entry| decode(&entry.histogram));
+    let mut sum = histograms.next().unwrap();
+    histograms.for_each(|histogram| sum.add(histogram).unwrap());
+    sum
+}
+
+/// Errors of the store count in the interval of their request. A run that ends early has no later intervals.
+#[test]
+fn errors_and_an_early_end_are_in_the_intervals() {
+    let mut meter = Meter::new(Time(0), Time(MS), Time(100 * MS)).with_timeline(30 * MS);
+    let due = vec![(Time(0), 1), (Time(2 * MS), 2), (Time(40 * MS), 1)];
+    meter.sent(&due);
+    let errors = [None, None, Some("NoRoom".to_owned()), Some("NoRoom".to_owned())];
+    meter.answered(Time(45 * MS), &due, errors.into_iter());
+    meter.failed(&vec![(Time(41 * MS), 3)], NO_ANSWER);
+    meter.close(Time(62 * MS));
+    let counts: Vec<(u64, u64)> =
+        meter.timeline().unwrap().iter().map(|entry| (entry.answered, entry.errors)).collect();
+    assert_eq!(counts, [(1, 1), (0, 4), (0, 0)]);
 }
 
 /// Good answers before the measured time and errors in it begin no time, and one after its end changes none.
