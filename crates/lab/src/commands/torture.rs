@@ -76,7 +76,7 @@ impl TortureArgs {
             return Err(Failure::usage("--minutes: expected a duration above 0, at most 30 days"));
         }
         let pace = match self.rate {
-            Some(rate) if rate > 0.0 && rate < 1e9 => Pace::Open { rate },
+            Some(rate) if rate > 0.0 && rate < 1e9 => Pace::constant(rate),
             Some(rate) => {
                 return Err(Failure::usage(format!(
                     "--rate {rate}: expected a number of requests in a second above 0 and below 1000000000"

@@ -4,7 +4,7 @@ use super::arrivals::{Arrivals, Due};
 use super::errors::{NO_ANSWER, SESSION_LOST};
 use super::meter::Meter;
 use super::numbers::nanos;
-use super::options::{LoadError, LoadOptions, PATIENCE, STATUS_PATIENCE};
+use super::options::{LoadError, LoadOptions, STATUS_PATIENCE};
 use super::progress::{Next, Progress, Watch};
 use super::summary::LoadSummary;
 use super::workload::Workload;
@@ -113,9 +113,13 @@ impl Generator {
         let begin = self.pool.now();
         let warm = begin.plus(nanos(self.options.warmup));
         let end = warm.plus(nanos(self.options.seconds));
-        self.meter = Meter::new(begin, warm, end);
+        let meter = Meter::new(begin, warm, end);
+        self.meter = match self.options.timeline {
+            Some(interval) => meter.with_timeline(nanos(interval)),
+            None => meter,
+        };
         let presigned = self.options.presign > 0;
-        let mut arrivals = Arrivals::new(self.options.pace, begin, end, self.options.most());
+        let mut arrivals = Arrivals::new(&self.options, begin, end);
         let mut is_warm = false;
         let mut report_at = begin;
         while self.pool.now() < end && !(presigned && self.prepared.is_empty() && self.in_flight == 0) {
@@ -137,8 +141,7 @@ impl Generator {
         let before = std::mem::take(&mut self.statuses);
         let asked = self.ask_all();
         self.drain(&mut arrivals, asked, watch, (begin, end))?;
-        let (all, counted) = arrivals.left(warm);
-        self.meter.unsent(all, counted);
+        self.meter.unsent(&arrivals);
         Ok(LoadSummary::new(&self.options, &self.meter, &before, &self.statuses))
     }
 
@@ -331,10 +334,10 @@ impl Generator {
         watch: &mut Watch<'_>,
         (begin, end): (Time, Time),
     ) -> Result<(), LoadError> {
-        let stopped = self.pool.now();
+        let (stopped, drain) = (self.pool.now(), nanos(self.options.drain));
         loop {
             let waited = self.pool.now().since(stopped);
-            let has_requests = (arrivals.has_remaining() || self.in_flight > 0) && waited < nanos(PATIENCE);
+            let has_requests = (arrivals.has_remaining() || self.in_flight > 0) && waited < drain;
             let has_statuses = self.statuses.len() < asked && waited < nanos(STATUS_PATIENCE);
             if !has_requests && !has_statuses {
                 break;

@@ -1,11 +1,19 @@
 //! Latencies as a histogram: percentiles to three significant digits, mean and maximum exact.
 
 use super::numbers::float;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer as _, V2Serializer};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Largest value of the histogram, in nanoseconds: ten minutes. A larger value counts as this one.
 const NS_MAX: u64 = 600_000_000_000;
+/// Smallest value that the histogram tells from zero, in nanoseconds.
+const NS_MIN: u64 = 1_000;
+/// Significant figures of the histogram.
+const FIGURES: u8 = 3;
 
 /// Latency in nanoseconds, of good answers alone.
 ///
@@ -44,8 +52,8 @@ pub(super) struct Latencies {
 impl Latencies {
     pub(super) fn new() -> Self {
         // The library accepts these constant bounds. A histogram that resizes itself is the fallback.
-        let histogram = Histogram::new_with_bounds(1_000, NS_MAX, 3)
-            .or_else(|_| Histogram::new(3))
+        let histogram = Histogram::new_with_bounds(NS_MIN, NS_MAX, FIGURES)
+            .or_else(|_| Histogram::new(FIGURES))
             .unwrap_or_else(|_| unreachable!("three significant digits are allowed"));
         Self { histogram, sum: 0.0, max: 0, clamped: 0 }
     }
@@ -60,6 +68,25 @@ impl Latencies {
         }
     }
 
+    /// Returns the value that stands for a latency in the histogram: all latencies with one such value are equal to it.
+    pub(super) fn representative(&self, ns: u64) -> u64 {
+        self.histogram.lowest_equivalent(ns.min(NS_MAX))
+    }
+
+    /// Returns the latencies of these numbers of representatives, whose exact sum and maximum are `sum` and `max`.
+    pub(super) fn of_counts(counts: &BTreeMap<u64, u64>, sum: f64, max: u64) -> Self {
+        let mut latencies = Self::new();
+        for (value, count) in counts {
+            latencies.histogram.saturating_record_n(*value, *count);
+        }
+        Self { sum, max, ..latencies }
+    }
+
+    /// Returns the exact mean; 0 without latencies.
+    pub(super) fn mean(&self) -> f64 {
+        if self.len() > 0 { self.sum / float(self.len()) } else { 0.0 }
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.histogram.len()
     }
@@ -69,7 +96,7 @@ impl Latencies {
         Latency {
             samples,
             clamped: self.clamped,
-            mean: if samples > 0 { self.sum / float(samples) } else { 0.0 },
+            mean: self.mean(),
             stdev: self.histogram.stdev(),
             p50: self.percentile(500),
             p90: self.percentile(900),
@@ -79,9 +106,21 @@ impl Latencies {
         }
     }
 
+    /// Returns the whole histogram in the V2 format of HdrHistogram, without compression, as base64. Values are nanoseconds,
+    /// from 1,000 to 600,000,000,000, with three significant figures.
+    pub(super) fn encoded(&self) -> String {
+        let mut bytes = Vec::new();
+        // The format has no room for counts above 2^63, and no run has so many requests.
+        if let Err(error) = V2Serializer::new().serialize(&self.histogram, &mut bytes) {
+            tracing::warn!("the histogram of latencies is left out: {error}");
+            bytes.clear();
+        }
+        STANDARD.encode(bytes)
+    }
+
     /// Returns the value at a rank in thousandths of the samples. The rank is a whole number, because a product of
     /// floating-point numbers may lie slightly above the intended rank.
-    fn percentile(&self, per_mille: u64) -> u64 {
+    pub(super) fn percentile(&self, per_mille: u64) -> u64 {
         let rank = u128::from(self.len()).saturating_mul(u128::from(per_mille)).div_ceil(1_000).max(1);
         let mut seen = 0u128;
         for step in self.histogram.iter_recorded() {
@@ -103,6 +142,7 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdrhistogram::serialization::Deserializer;
 
     fn of(values: impl IntoIterator<Item = u64>) -> Latency {
         let mut latencies = Latencies::new();
@@ -136,6 +176,25 @@ mod tests {
                 assert_near(value, rank * 1_000_000);
             }
         }
+    }
+
+    /// Other programs read the histogram: header and counts are those of the recorded latencies.
+    #[test]
+    fn encoded_histogram_has_all_counts() {
+        let mut latencies = Latencies::new();
+        for ns in [1_000, 1_500_000, 1_500_000, 123_456_789, NS_MAX, 3 * NS_MAX] {
+            latencies.record(ns, 2);
+        }
+        let encoded = latencies.encoded();
+        assert!(encoded.starts_with("HISTE"), "the cookie of V2: {encoded}");
+        let bytes = STANDARD.decode(encoded).unwrap();
+        let read: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+        assert_eq!((read.low(), read.high(), read.sigfig()), (NS_MIN, NS_MAX, FIGURES));
+        assert_eq!(read, latencies.histogram);
+        assert_eq!((read.len(), read.count_at(1_500_000), read.count_at(NS_MAX)), (12, 4, 4));
+        let empty = STANDARD.decode(Latencies::new().encoded()).unwrap();
+        let empty: Histogram<u64> = Deserializer::new().deserialize(&mut empty.as_slice()).unwrap();
+        assert_eq!(empty.len(), 0);
     }
 
     #[test]

@@ -5,10 +5,36 @@ use quorate_client::core::Audience;
 use quorate_client::driver::ClientError;
 use std::time::Duration;
 
-/// Time in which a cluster has to connect, register keys, open sessions, and answer the requests in flight at the end.
+/// Time in which a cluster has to connect, register keys, open sessions, and answer the reads of keys at the end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time in which the requests in flight at the end may still be answered, by default.
+pub const DRAIN: Duration = Duration::from_secs(30);
 /// Time in which replicas have to report their status at the end.
 pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The gaps between the due times of an open loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spacing {
+    /// Equal gaps.
+    Constant,
+    /// Gaps of a Poisson process: each is drawn from the exponential distribution, independently of the others. The seed of
+    /// the run decides them.
+    Poisson,
+}
+
+impl Spacing {
+    /// All kinds of gaps.
+    pub const ALL: [Self; 2] = [Self::Constant, Self::Poisson];
+
+    /// Returns the name on the command line and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Poisson => "poisson",
+        }
+    }
+}
 
 /// The way in which load is offered.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -18,11 +44,21 @@ pub enum Pace {
         /// Requests without an answer.
         in_flight: usize,
     },
-    /// A fixed number of requests in a second, independent of the answers.
+    /// A fixed mean number of requests in a second, independent of the answers.
     Open {
         /// Requests in a second.
         rate: f64,
+        /// The gaps between their due times.
+        spacing: Spacing,
     },
+}
+
+impl Pace {
+    /// Returns an open loop with equal gaps: `rate` requests in a second.
+    #[must_use]
+    pub const fn constant(rate: f64) -> Self {
+        Self::Open { rate, spacing: Spacing::Constant }
+    }
 }
 
 /// The load to offer.
@@ -30,7 +66,7 @@ pub enum Pace {
 pub struct LoadOptions {
     /// Clients, which take turns. Each has a key and a session of its own.
     pub clients: usize,
-    /// Seed of keys and operations.
+    /// Seed of keys, operations and due times.
     pub seed: u64,
     /// Requests in a bundle; `None`: all pending requests at the time of sending.
     pub bundle: Option<u32>,
@@ -42,6 +78,10 @@ pub struct LoadOptions {
     pub warmup: Duration,
     /// The measured time.
     pub seconds: Duration,
+    /// Time after the end in which due requests may still be sent and answered.
+    pub drain: Duration,
+    /// Length of the intervals of the measured time that the result reports; `None`: it reports none.
+    pub timeline: Option<Duration>,
     /// Requests to build and sign before the run. The run ends when they are used up.
     pub presign: usize,
     /// Whether every operation is recorded and judged.
@@ -63,6 +103,8 @@ impl LoadOptions {
             mix,
             warmup: Duration::ZERO,
             seconds,
+            drain: DRAIN,
+            timeline: None,
             presign: 0,
             audience: Audience::Leader,
         }

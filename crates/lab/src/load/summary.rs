@@ -5,6 +5,8 @@ use super::latencies::Latency;
 use super::meter::{GRACE_NS, Meter};
 use super::numbers::float;
 use super::options::{LoadOptions, Pace};
+use super::timeline::TimelineEntry;
+use super::workload::{KeyDistribution, Mix};
 use quorate_types::ReplicaId;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -56,12 +58,46 @@ pub struct ClusterFacts {
 pub struct Offer {
     /// Requests in a second that were offered; `None` in a closed loop.
     pub offered: Option<f64>,
+    /// `constant` or `poisson`: the gaps between due times; `None` in a closed loop.
+    pub arrivals: Option<&'static str>,
     /// Requests in flight of a closed loop; 0 in an open one.
     pub in_flight: usize,
     /// Clients.
     pub clients: usize,
     /// Requests in a bundle; 0: all that wait.
     pub bundle: u32,
+    /// `uniform` or `zipf`: the distribution of requests over keys; `None` for other operations than puts and gets.
+    pub key_distribution: Option<&'static str>,
+    /// The exponent of `zipf`.
+    pub zipf_exponent: Option<f64>,
+    /// The longest wait for answers after the end, in seconds.
+    pub drain_seconds: f64,
+}
+
+impl Offer {
+    fn of(options: &LoadOptions) -> Self {
+        let (offered, arrivals, in_flight) = match options.pace {
+            Pace::Open { rate, spacing } => (Some(rate), Some(spacing.name()), 0),
+            Pace::Closed { in_flight } => (None, None, in_flight),
+        };
+        let distribution = match &options.mix {
+            Mix::Kv { distribution, .. } => Some(*distribution),
+            Mix::Echo { .. } | Mix::Judged { .. } | Mix::Service(_) => None,
+        };
+        Self {
+            offered,
+            arrivals,
+            in_flight,
+            clients: options.clients,
+            bundle: options.bundle.unwrap_or(0),
+            key_distribution: distribution.map(KeyDistribution::name),
+            zipf_exponent: match distribution {
+                Some(KeyDistribution::Zipf { exponent }) => Some(exponent),
+                Some(KeyDistribution::Uniform) | None => None,
+            },
+            drain_seconds: options.drain.as_secs_f64(),
+        }
+    }
 }
 
 /// Counts of requests, bundles and sessions.
@@ -104,11 +140,15 @@ pub struct Timing {
     pub seconds: f64,
     /// Good answers in each second of the measured time.
     pub goodput: f64,
+    /// The same number of good answers, divided by the time from the first of them to the end of the measured time.
+    pub goodput_first_reply: f64,
     /// Longest time without a good answer, warm-up included. The time before the first answer counts, and a gap that has
     /// not ended.
     pub longest_gap_ms: f64,
     /// Latency from the due time to the answer.
     pub latency_ns: Latency,
+    /// All these latencies in nanoseconds: a histogram in the V2 format of HdrHistogram, without compression, as base64.
+    pub latency_histogram: String,
 }
 
 /// The result of a run. As JSON it is one object with the fields of all parts.
@@ -126,6 +166,11 @@ pub struct LoadSummary {
     /// Times and rates.
     #[serde(flatten)]
     pub timing: Timing,
+    /// Whether the load of an open loop was not carried. Otherwise, 95 % of the requests that were due in the measured time
+    /// had a good answer in it, or within 100 ms of being due.
+    pub saturated: bool,
+    /// The intervals of the measured time; `None` unless the run reports them.
+    pub timeline: Option<Vec<TimelineEntry>>,
     /// The work of each replica that has reported it at the beginning and at the end of the measured time.
     pub replicas: Vec<ReplicaUse>,
 }
@@ -140,11 +185,9 @@ impl LoadSummary {
         let any = after.values().next().cloned().unwrap_or(Value::Null);
         let setting = |name: &str| any.pointer(&format!("/settings/{name}")).cloned().unwrap_or(Value::Null);
         let text = |name: &str| setting(name).as_str().unwrap_or("unknown").to_owned();
-        let (offered, in_flight) = match options.pace {
-            Pace::Open { rate } => (Some(rate), 0),
-            Pace::Closed { in_flight } => (None, in_flight),
-        };
-        let seconds = Duration::from_nanos(meter.span_ns()).as_secs_f64();
+        let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+        let rate = |seconds: f64| if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 };
+        let measured = seconds(meter.span_ns());
         Self {
             cluster: ClusterFacts {
                 protocol: text("protocol"),
@@ -156,19 +199,18 @@ impl LoadSummary {
                 delta_ms: any.pointer("/guard/delta_ms").and_then(Value::as_f64),
                 mode: any.pointer("/guard/mode").and_then(Value::as_str).map(str::to_owned),
             },
-            offer: Offer {
-                offered,
-                in_flight,
-                clients: options.clients,
-                bundle: options.bundle.unwrap_or(0),
-            },
+            offer: Offer::of(options),
             counts: meter.counts.clone(),
             timing: Timing {
-                seconds,
-                goodput: if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 },
+                seconds: measured,
+                goodput: rate(measured),
+                goodput_first_reply: rate(seconds(meter.span_from_first_reply_ns())),
                 longest_gap_ms: float(meter.longest_gap_ns) / 1e6,
                 latency_ns: meter.latencies.summary(),
+                latency_histogram: meter.latencies.encoded(),
             },
+            saturated: matches!(options.pace, Pace::Open { .. }) && !has_share(&meter.counts),
+            timeline: meter.timeline(),
             replicas: replica_uses(before, after),
         }
     }
@@ -177,10 +219,8 @@ impl LoadSummary {
     /// good answer in it, or within 100 ms of being due. Otherwise the latency is that of a growing queue, and has no
     /// meaning. A closed loop offers no more than is carried.
     #[must_use]
-    pub fn is_carried(&self) -> bool {
-        self.offer.offered.is_none()
-            || u128::from(self.counts.carried).saturating_mul(100)
-                >= u128::from(self.counts.due).saturating_mul(CARRIED_PERCENT)
+    pub const fn is_carried(&self) -> bool {
+        !self.saturated
     }
 
     /// The share of the offered load that was carried, for people.
@@ -194,6 +234,11 @@ impl LoadSummary {
             GRACE_NS / 1_000_000
         )
     }
+}
+
+/// Whether the requests that were answered in time are the share of those due that counts as carried.
+fn has_share(counts: &Counts) -> bool {
+    u128::from(counts.carried).saturating_mul(100) >= u128::from(counts.due).saturating_mul(CARRIED_PERCENT)
 }
 
 fn replica_uses(before: &HashMap<ReplicaId, Value>, after: &HashMap<ReplicaId, Value>) -> Vec<ReplicaUse> {
@@ -249,10 +294,17 @@ impl LoadSummary {
         let bundle =
             if self.offer.bundle == 0 { "natural".to_owned() } else { self.offer.bundle.to_string() };
         let pace = match self.offer.offered {
-            Some(offered) => format!("open loop, {offered} req/s offered"),
+            Some(offered) => {
+                let arrivals = self.offer.arrivals.unwrap_or("constant");
+                format!("open loop, {offered} req/s offered, {arrivals} arrivals")
+            }
             None => format!("closed loop, {} requests in flight", self.offer.in_flight),
         };
-        writeln!(f, "{pace}, {} clients, bundles {bundle}", self.offer.clients)
+        write!(f, "{pace}, {} clients, bundles {bundle}", self.offer.clients)?;
+        if let Some(exponent) = self.offer.zipf_exponent {
+            write!(f, ", keys by Zipf with exponent {exponent}")?;
+        }
+        writeln!(f)
     }
 
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -275,8 +327,8 @@ impl LoadSummary {
         let places = if self.timing.goodput < 100.0 { 2 } else { 0 };
         writeln!(
             f,
-            "goodput {:.places$} req/s over the measured time of {:.2} s",
-            self.timing.goodput, self.timing.seconds
+            "goodput {:.places$} req/s over the measured time of {:.2} s, {:.places$} req/s from the first reply on",
+            self.timing.goodput, self.timing.seconds, self.timing.goodput_first_reply
         )?;
         if self.offer.offered.is_some() {
             let carried =
@@ -291,8 +343,9 @@ impl LoadSummary {
         let latency = &self.timing.latency_ns;
         writeln!(
             f,
-            "latency ms: mean {:.3}  p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3}",
+            "latency ms: mean {:.3}  stdev {:.3}  p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3}",
             latency.mean / 1e6,
+            latency.stdev / 1e6,
             ms(latency.p50),
             ms(latency.p90),
             ms(latency.p99),
@@ -329,8 +382,12 @@ fn write_use(f: &mut fmt::Formatter<'_>, used: &ReplicaUse) -> fmt::Result {
 impl LoadSummary {
     /// The result of a run of an open loop with these counts.
     pub(crate) fn of(rate: f64, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
-        let mix = crate::load::Mix::Echo { request_bytes: 9, reply_bytes: 0 };
-        let options = LoadOptions::alone(mix, Pace::Open { rate }, 1, 1, Duration::from_secs(1));
+        Self::of_pace(Pace::constant(rate), due, carried, errors)
+    }
+
+    fn of_pace(pace: Pace, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
+        let mix = Mix::Echo { request_bytes: 9, reply_bytes: 0 };
+        let options = LoadOptions::alone(mix, pace, 1, 1, Duration::from_secs(1));
         let zero = quorate_types::Time::ZERO;
         let mut meter = Meter::new(zero, zero, zero.plus(1_000_000_000));
         meter.counts = Counts { due, sent: due, acknowledged: due, carried, ..Counts::default() };
@@ -356,14 +413,12 @@ mod tests {
             (1_000_000_000, 949_999_999, false),
             (u64::MAX, u64::MAX, true),
         ] {
-            assert_eq!(
-                LoadSummary::of(1.0, due, carried, &[]).is_carried(),
-                is_carried,
-                "{carried} of {due}"
-            );
+            let summary = LoadSummary::of(1.0, due, carried, &[]);
+            assert_eq!(summary.is_carried(), is_carried, "{carried} of {due}");
+            assert_eq!(serde_json::to_value(&summary).unwrap()["saturated"], !is_carried);
+            assert_eq!(summary.to_string().contains("NOT CARRIED"), !is_carried, "the same mark");
         }
-        let mut closed = LoadSummary::of(1.0, 10, 1, &[]);
-        closed.offer.offered = None;
+        let closed = LoadSummary::of_pace(Pace::Closed { in_flight: 1 }, 10, 1, &[]);
         assert!(closed.is_carried() && !closed.to_string().contains("carried"), "{closed}");
     }
 
@@ -371,11 +426,12 @@ mod tests {
     fn summary_explains_errors_and_percentiles() {
         let text = LoadSummary::of(0.5, 20, 3, &[("TooLarge", 2), ("NoRoom", 11)]).to_string();
         for line in [
-            "open loop, 0.5 req/s offered, 1 clients, bundles natural",
+            "open loop, 0.5 req/s offered, constant arrivals, 1 clients, bundles natural",
             "sent 20  acknowledged 20  errors 13  sent again 0 bundles",
             "errors: 11 NoRoom, 2 TooLarge",
             "NOT CARRIED, latency is that of a queue: 3 of 20 requests due (15.0 %) had a good answer in the measured \
              time or within 100 ms of being due",
+            "latency ms: mean 0.000  stdev 0.000  p50 0.000  p90 0.000  p99 0.000  p99.9 0.000  max 0.000",
             "percentiles of 0 samples, rank rounded up; 0 of them beyond 600 s, counted as 600 s",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line:?} in {text}");
@@ -384,6 +440,6 @@ mod tests {
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
         let names: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 27, "one object with all fields: {names:?}");
+        assert_eq!(names.len(), 35, "one object with all fields: {names:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The operations of a run.
 
 use super::errors::error_of;
+use super::zipf::Zipf;
 use crate::service_load::ServiceLoad;
 use quorate_app::{KvOp, KvResult};
 use quorate_history::{Call, Op};
@@ -31,6 +32,29 @@ pub(super) fn kind_of(key: &str) -> Option<char> {
     key.rsplit('/').next().and_then(|name| name.chars().next())
 }
 
+/// The distribution of requests over keys.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum KeyDistribution {
+    /// All keys are equally likely.
+    Uniform,
+    /// Key k, counted from 0, has a probability proportional to k + 1 to the power of minus the exponent.
+    Zipf {
+        /// The exponent, at least 0. With 0 all keys are equally likely.
+        exponent: f64,
+    },
+}
+
+impl KeyDistribution {
+    /// Returns the name on the command line and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Zipf { .. } => "zipf",
+        }
+    }
+}
+
 /// A mixture of operations.
 #[derive(Clone, Debug)]
 pub enum Mix {
@@ -40,6 +64,8 @@ pub enum Mix {
         prefix: String,
         /// Different keys.
         keys: u64,
+        /// The distribution of requests over them.
+        distribution: KeyDistribution,
         /// Bytes of one encoded put.
         request_bytes: usize,
         /// Share of gets, in thousandths.
@@ -120,6 +146,8 @@ impl Mix {
 pub struct Workload {
     mix: Mix,
     rng: Rng,
+    /// The source of keys that are not equally likely.
+    zipf: Option<Zipf>,
     /// Operations of each client so far.
     counts: Vec<u64>,
     /// Number of values that were made for shared keys.
@@ -135,9 +163,16 @@ impl Workload {
     /// Creates a source of operations that the seed decides.
     #[must_use]
     pub fn new(mix: Mix, seed: u64, clients: usize) -> Self {
+        let zipf = match &mix {
+            Mix::Kv { keys, distribution: KeyDistribution::Zipf { exponent }, .. } => {
+                Some(Zipf::new(*keys, *exponent))
+            }
+            _ => None,
+        };
         Self {
             mix,
             rng: Rng::new(seed),
+            zipf,
             counts: vec![0; clients],
             made: 0,
             seen: BTreeMap::new(),
@@ -155,8 +190,12 @@ impl Workload {
             *count
         });
         match &self.mix {
-            Mix::Kv { prefix, keys, request_bytes, reads_per_mille } => {
-                self.key.name(prefix, *keys, self.rng.below((*keys).max(1)));
+            Mix::Kv { prefix, keys, request_bytes, reads_per_mille, .. } => {
+                let number = match &self.zipf {
+                    Some(zipf) => zipf.draw(&mut self.rng),
+                    None => self.rng.below((*keys).max(1)),
+                };
+                self.key.name(prefix, *keys, number);
                 let key = &self.key.0;
                 let read = *reads_per_mille > 0 && self.rng.below(1_000) < u64::from(*reads_per_mille);
                 if read {
@@ -315,6 +354,7 @@ mod tests {
         let kv = |keys, request_bytes| Mix::Kv {
             prefix: "load/".to_owned(),
             keys,
+            distribution: KeyDistribution::Uniform,
             request_bytes,
             reads_per_mille: 0,
         };
@@ -356,7 +396,13 @@ mod tests {
                 assert_eq!(key.0, name.as_bytes());
             }
         }
-        let mix = Mix::Kv { prefix: "a/".to_owned(), keys: 100, request_bytes: 30, reads_per_mille: 500 };
+        let mix = Mix::Kv {
+            prefix: "a/".to_owned(),
+            keys: 100,
+            distribution: KeyDistribution::Zipf { exponent: 0.99 },
+            request_bytes: 30,
+            reads_per_mille: 500,
+        };
         let mut workload = Workload::new(mix, 1, 1);
         for count in 1..100 {
             let encoded = workload.next(0).to_vec();
@@ -368,6 +414,21 @@ mod tests {
                 KvOp::Get { key } => assert!(key.starts_with(b"a/k") && key.len() == 5, "{key:?}"),
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    /// The share of the first of three keys is that of the distribution.
+    #[test]
+    fn requests_follow_the_distribution_of_keys() {
+        for (distribution, share) in
+            [(KeyDistribution::Uniform, 1.0 / 3.0), (KeyDistribution::Zipf { exponent: 1.0 }, 6.0 / 11.0)]
+        {
+            let prefix = String::new();
+            let mix = Mix::Kv { prefix, keys: 3, distribution, request_bytes: 20, reads_per_mille: 0 };
+            let mut workload = Workload::new(mix, 1, 1);
+            let is_first = |encoded: &[u8]| matches!(KvOp::parse(encoded), Ok(KvOp::Put { key: b"k0", .. }));
+            let first = (0..10_000).filter(|_| is_first(workload.next(0))).count();
+            assert!((first as f64 / 10_000.0 - share).abs() < 0.02, "{distribution:?}: {first}");
         }
     }
 

@@ -4,7 +4,9 @@ use crate::common::{Cluster, reads_leader_first};
 use quorate_client::core::LinkState;
 use quorate_client::driver::{ClientPool, PoolEvent};
 use quorate_client::keys;
-use quorate_lab::load::{Generator, LoadOptions, LoadSummary, Mix, Next, Pace, ReplicaUse};
+use quorate_lab::load::{
+    DRAIN, Generator, KeyDistribution, LoadOptions, LoadSummary, Mix, Next, Pace, ReplicaUse,
+};
 use quorate_node::layout::ADMIN_KEY;
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::Value;
@@ -19,9 +21,17 @@ fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) 
         seed: u64::try_from(in_flight).unwrap(),
         bundle,
         pace: Pace::Closed { in_flight },
-        mix: Mix::Kv { prefix: "load/".to_owned(), keys: 1_000, request_bytes: 128, reads_per_mille: 0 },
+        mix: Mix::Kv {
+            prefix: "load/".to_owned(),
+            keys: 1_000,
+            distribution: KeyDistribution::Uniform,
+            request_bytes: 128,
+            reads_per_mille: 0,
+        },
         warmup: Duration::from_secs(1),
         seconds: Duration::from_secs(seconds),
+        drain: DRAIN,
+        timeline: None,
         presign: 0,
         history: false,
         audience: quorate_client::Audience::Leader,

@@ -2,7 +2,7 @@
 
 use crate::common::{self, Cluster};
 use crate::support::{self, Ran, quorate};
-use quorate_lab::load::Pace;
+use quorate_lab::load::{DRAIN, LoadSummary, Pace};
 use quorate_lab::trial::{self, Act, TrialPlan};
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::Value;
@@ -58,8 +58,8 @@ fn error_answers_are_counted_and_keys_can_be_read() {
 
     // Values without room in one reply are read at the end nevertheless, and judged.
     let file = cluster.dir().join("history.jsonl");
-    let history = ["--request-bytes", "200000", "--warmup", "0", "--seconds", "0.5", "--history"];
-    let ran = load(&config, &[&history[..], &[file.to_str().unwrap()]].concat());
+    let history = ["--in-flight", "1", "--request-bytes", "200000", "--warmup", "0", "--seconds", "0.5"];
+    let ran = load(&config, &[&history[..], &["--history", file.to_str().unwrap()]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.contains(" samples, rank rounded up; 0 of them beyond 600 s"), "{}", ran.out);
     assert_eq!(quorate(&["judge", file.to_str().unwrap()]).code, Some(0));
@@ -74,21 +74,68 @@ fn error_answers_are_counted_and_keys_can_be_read() {
     assert_eq!(keys, expected);
 }
 
-/// Two of four replicas are paused from the middle of the measured time to beyond its end.
-#[test]
-fn load_with_a_stall_at_the_end_is_not_carried() {
-    let mut cluster = Cluster::start(ClientAuth::Signature);
+/// Runs a load of 100 requests a second for 2 s. Two of four replicas are paused from the middle of the measured time to
+/// beyond its end.
+fn stalled(cluster: &mut Cluster, drain: Duration) -> LoadSummary {
     let ms = Duration::from_millis;
     let two = [ReplicaId(2), ReplicaId(3)];
     let acts = two.iter().flat_map(|id| [(ms(700), Act::Pause(*id)), (ms(2_500), Act::Resume(*id))]);
     let mut plan = TrialPlan { acts: acts.collect(), ..common::plan(2, 5) };
-    plan.load.pace = Pace::Open { rate: 100.0 };
+    (plan.load.pace, plan.load.drain) = (Pace::constant(100.0), drain);
     let dir = cluster.dir();
     let (outcome, _) = trial::run(&dir, &cluster.testnet, &mut cluster.nodes, &plan, &mut |_, _| {}).unwrap();
-    let summary = outcome.summary;
+    outcome.summary
+}
+
+#[test]
+fn load_with_a_stall_at_the_end_is_not_carried() {
+    let mut cluster = Cluster::start(ClientAuth::Signature);
+    let summary = stalled(&mut cluster, DRAIN);
+    assert_eq!(summary.counts.errors, 0, "the answers come within the time of the drain: {summary}");
     assert!(!summary.is_carried(), "{summary}");
     assert_eq!((summary.counts.due, summary.timing.seconds.to_bits()), (200, 2.0f64.to_bits()), "{summary}");
     assert!(summary.timing.goodput > 20.0 && summary.timing.goodput < 60.0, "{summary}");
     assert!(summary.timing.longest_gap_ms > 1_500.0, "{summary}");
-    assert!(summary.to_string().contains("NOT CARRIED"), "{summary}");
+    assert!(summary.to_string().contains("NOT CARRIED") && summary.saturated, "{summary}");
+    let impatient = stalled(&mut cluster, Duration::from_millis(1));
+    let unanswered = impatient.counts.errors_by_kind.of("NoAnswer");
+    assert!(unanswered > 100 && unanswered == impatient.counts.errors, "{impatient}");
+}
+
+#[test]
+fn figures_of_a_run_are_in_the_json() {
+    let cluster = Cluster::start(ClientAuth::Signature);
+    let config = cluster.dir().join("cluster.toml");
+    let line = [
+        "--rate",
+        "200",
+        "--arrivals",
+        "poisson",
+        "--key-distribution",
+        "zipf",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+        "--drain",
+        "20s",
+        "--timeline",
+        "100ms",
+        "--json",
+    ];
+    let ran = load(&config, &line);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let said: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&said["arrivals"], &said["key_distribution"]), (&"poisson".into(), &"zipf".into()));
+    assert_eq!((&said["zipf_exponent"], &said["drain_seconds"]), (&0.99.into(), &20.0.into()));
+    assert_eq!((&said["saturated"], &said["in_flight"]), (&false.into(), &0.into()));
+    let goodput = |name: &str| said[name].as_f64().unwrap();
+    assert!(goodput("goodput_first_reply") >= goodput("goodput") && goodput("goodput") > 100.0, "{said}");
+    let timeline = said["timeline"].as_array().unwrap();
+    assert_eq!(timeline.len(), 10);
+    let answered: u64 = timeline.iter().map(|entry| entry["answered"].as_u64().unwrap()).sum();
+    assert_eq!(said["answered"], answered);
+    for histogram in timeline.iter().map(|entry| &entry["histogram"]).chain([&said["latency_histogram"]]) {
+        assert!(histogram.as_str().unwrap().starts_with("HISTE"), "{histogram}");
+    }
 }

@@ -57,7 +57,7 @@ fn trial(
     during: impl FnOnce(&Observer) + Send,
 ) -> TrialOutcome {
     let mut plan = TrialPlan { acts, ..common::plan(seconds, seconds) };
-    plan.load.pace = Pace::Open { rate: 200.0 };
+    plan.load.pace = Pace::constant(200.0);
     plan.load.mix = Mix::judged(64, 128);
     let (dir, observer) = (cluster.dir(), Observer::of(cluster));
     let (nodes, testnet) = (&mut cluster.nodes, &cluster.testnet);

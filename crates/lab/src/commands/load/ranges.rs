@@ -3,7 +3,7 @@
 
 use super::arguments::{LoadArgs, OfferArgs};
 use crate::load::numbers::float;
-use crate::load::{LoadOptions, Mix, Pace};
+use crate::load::{INTERVALS_MAX, LoadOptions, Mix, Pace};
 use quorate_app::KEY_BYTES_MAX;
 use quorate_client::Audience;
 use quorate_node::config::ClusterConfig;
@@ -39,13 +39,16 @@ const REQUEST_BYTES: OptionRange = range("--request-bytes", 9.0, 1_048_576.0);
 const REPLY_BYTES: OptionRange = range("--reply-bytes", 0.0, 1_048_576.0);
 const KEYS: OptionRange = range("--keys", 1.0, 1_000_000_000.0);
 const READ_SHARE: OptionRange = range("--read-share", 0.0, 1.0);
+const ZIPF_EXPONENT: OptionRange = range("--zipf-exponent", 0.0, 10.0);
 const SECONDS: OptionRange = range("--seconds", 0.001, 1_000_000.0);
 const WARMUP: OptionRange = range("--warmup", 0.0, 1_000_000.0);
+const DRAIN: OptionRange = range("--drain", 0.0, 1_000_000.0);
+const TIMELINE: OptionRange = range("--timeline", 0.001, 1_000_000.0);
 const PRESIGN: OptionRange = range("--presign", 1.0, 10_000_000.0);
 
 /// All options with a range. `--seed` takes any number, `--send-to` a replica of the cluster.
 #[cfg(test)]
-pub(super) const ALL: [OptionRange; 11] = [
+pub(super) const ALL: [OptionRange; 14] = [
     RATE,
     IN_FLIGHT,
     CLIENTS,
@@ -54,8 +57,11 @@ pub(super) const ALL: [OptionRange; 11] = [
     REPLY_BYTES,
     KEYS,
     READ_SHARE,
+    ZIPF_EXPONENT,
     SECONDS,
     WARMUP,
+    DRAIN,
+    TIMELINE,
     PRESIGN,
 ];
 
@@ -82,6 +88,8 @@ pub(super) fn check_offer(args: &OfferArgs) -> Result<(), Failure> {
         (RATE, args.rate),
         (SECONDS, Some(args.seconds.as_secs_f64())),
         (WARMUP, Some(args.warmup.as_secs_f64())),
+        (DRAIN, Some(args.drain.as_secs_f64())),
+        (TIMELINE, args.timeline.map(|interval| interval.as_secs_f64())),
     ] {
         within(range, value)?;
     }
@@ -97,6 +105,7 @@ pub(super) fn check_each(args: &LoadArgs) -> Result<(), Failure> {
         within(range, value.map(float))?;
     }
     within(READ_SHARE, args.read_share)?;
+    within(ZIPF_EXPONENT, args.zipf_exponent)?;
     if args.prefix.as_ref().is_some_and(|prefix| prefix.chars().any(char::is_control)) {
         return Err(Failure::usage("--prefix: expected no control characters"));
     }
@@ -126,13 +135,30 @@ pub(super) fn check_together(options: &LoadOptions) -> Result<(), Failure> {
             "--request-bytes {bytes}: a request with such a key has at least {least} bytes"
         )));
     }
+    check_timeline(options)?;
     check_due(options)
+}
+
+/// Checks that the measured time has not too many intervals.
+fn check_timeline(options: &LoadOptions) -> Result<(), Failure> {
+    let Some(interval) = options.timeline else { return Ok(()) };
+    let (seconds, most) = (options.seconds.as_nanos(), u128::from(INTERVALS_MAX));
+    let count = seconds.div_ceil(interval.as_nanos().max(1));
+    if count <= most {
+        return Ok(());
+    }
+    let least = u64::try_from(seconds.div_ceil(most).div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    Err(Failure::usage(format!(
+        "--timeline {interval:?}: the measured time of {:?} has {count} such intervals, and a run reports at most {most}; \
+         expected --timeline {least}ms or longer, or fewer --seconds",
+        options.seconds
+    )))
 }
 
 /// Checks that requests of an open loop are due in the measured time.
 fn check_due(options: &LoadOptions) -> Result<(), Failure> {
-    let Pace::Open { rate } = options.pace else { return Ok(()) };
-    if options.due() != Some(0) {
+    let Pace::Open { rate, .. } = options.pace else { return Ok(()) };
+    if options.is_any_due() {
         return Ok(());
     }
     let presign = options.presign;

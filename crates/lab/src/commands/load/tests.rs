@@ -1,5 +1,6 @@
 use super::ranges::ALL;
 use super::*;
+use crate::load::{KeyDistribution, Pace, Spacing};
 use clap::{CommandFactory, Parser};
 use quorate_history::History;
 use quorate_node::config::Settings;
@@ -39,11 +40,59 @@ fn ignored_option_is_refused() {
         assert!(options(&format!("--reply-bytes 1 {ignored}")).is_err(), "{ignored}");
     }
     assert!(options("--history x --request-bytes 64 --clients 3 --bundle 4 --rate 100 --prefix a/").is_ok());
-    assert!(options("--reply-bytes 1 --presign 7").is_ok());
+    assert!(options("--reply-bytes 1 --presign 7 --warmup 0").is_ok());
     let plain = options("").unwrap();
-    let mix = Mix::Kv { prefix: "load/".to_owned(), keys: 10_000, request_bytes: 128, reads_per_mille: 0 };
+    let mix = kv(KeyDistribution::Uniform);
     assert_eq!(format!("{:?}", plain.mix), format!("{mix:?}"));
 }
+
+fn kv(distribution: KeyDistribution) -> Mix {
+    let prefix = "load/".to_owned();
+    Mix::Kv { prefix, keys: 10_000, distribution, request_bytes: 128, reads_per_mille: 0 }
+}
+
+#[test]
+fn zipf_has_an_exponent() {
+    for (line, exponent) in [("", 0.99), ("--zipf-exponent 0", 0.0), ("--zipf-exponent 1.5", 1.5)] {
+        let options = options(&format!("--key-distribution zipf {line}")).unwrap();
+        assert_eq!(format!("{:?}", options.mix), format!("{:?}", kv(KeyDistribution::Zipf { exponent })));
+    }
+    refuses("--zipf-exponent 1", &["--key-distribution zipf", "leave out --zipf-exponent"]);
+    refuses("--key-distribution uniform --zipf-exponent 1", &["leave out --zipf-exponent"]);
+    refuses("--history x --key-distribution zipf", &["leave out --key-distribution"]);
+    refuses("--reply-bytes 1 --key-distribution zipf", &["leave out --key-distribution"]);
+}
+
+#[test]
+fn timeline_has_a_limited_number_of_intervals() {
+    assert_eq!(options("").unwrap().timeline, None);
+    let ms = std::time::Duration::from_millis;
+    assert_eq!(options("--timeline 100ms --json").unwrap().timeline, Some(ms(100)));
+    assert!(options("--timeline 100ms --json --seconds 1000").is_ok());
+    assert!(options("--timeline 100ms").is_err(), "only the JSON has it");
+    let advice = ["10001 such intervals", "at most 10000", "--timeline 101ms or longer", "--seconds"];
+    refuses("--timeline 100ms --json --seconds 1000.01", &advice);
+}
+
+#[test]
+fn load_without_options_is_an_open_loop_of_a_stated_rate() {
+    assert_eq!(options("").unwrap().pace, Pace::constant(1_000.0));
+    assert_eq!(options("--in-flight 7").unwrap().pace, Pace::Closed { in_flight: 7 });
+    assert!(options("--in-flight 7 --rate 7").is_err(), "one of the two loops");
+    assert!(options("--in-flight 7 --arrivals poisson").is_err(), "a closed loop has no gaps");
+    let poisson = Pace::Open { rate: 5.0, spacing: Spacing::Poisson };
+    assert_eq!(options("--rate 5 --arrivals poisson").unwrap().pace, poisson);
+    let help = CommandLine::command().render_long_help().to_string();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in
+        ["[default: 1000]", "Closed loop, in place of the open loop of --rate", "an open loop of 1,000"]
+    {
+        assert!(help.contains(words), "{words:?} in {help}");
+    }
+}
+
+/// Options whose durations may be zero.
+const DURATIONS: [&str; 2] = ["--warmup", "--drain"];
 
 /// Further options that make the ends of a range possible.
 fn beside(name: &str) -> &'static str {
@@ -51,6 +100,9 @@ fn beside(name: &str) -> &'static str {
         "--rate" => "--warmup 0 --seconds 1000000",
         "--request-bytes" => "--reply-bytes 0",
         "--bundle" => "--in-flight 100000",
+        "--zipf-exponent" => "--key-distribution zipf",
+        "--timeline" => "--json",
+        "--presign" => "--in-flight 1",
         "--seconds" | "--warmup" => "--rate 1000000",
         _ => "",
     }
@@ -66,7 +118,9 @@ fn numbers_outside_the_range_of_the_help_are_refused() {
     for range in ALL {
         let (name, said) = (range.name, range.to_string());
         assert!(help(name).contains(&said), "{name}: {said} in {}", help(name));
-        let whole = range.least.fract() == 0.0 && name != "--read-share" && name != "--warmup";
+        let whole = range.least.fract() == 0.0
+            && !["--read-share", "--zipf-exponent"].contains(&name)
+            && !DURATIONS.contains(&name);
         let step = if whole { 1.0 } else { 0.0005 };
         for good in [range.least, range.most] {
             let line = format!("{name} {good} {}", beside(name));
@@ -76,10 +130,11 @@ fn numbers_outside_the_range_of_the_help_are_refused() {
         let below = (range.least > 0.0 || !whole).then_some(range.least - step);
         for bad in below.into_iter().chain([range.most + 1.0]).chain((range.least > 0.0).then_some(0.0)) {
             // No duration of any option is negative.
-            let range = if bad < 0.0 && name == "--warmup" { "expected a duration" } else { &said };
+            let range = if bad < 0.0 && DURATIONS.contains(&name) { "expected a duration" } else { &said };
             refuses(&format!("{name} {bad} {}", beside(name)), &[name, range]);
         }
     }
+    assert_eq!(options("").unwrap().drain, crate::load::DRAIN, "the default of the help");
     for (name, bad) in [("--rate", "nan"), ("--seconds", "inf"), ("--warmup", "nan"), ("--read-share", "nan")]
     {
         refuses(&format!("{name} {bad}"), &[name, "expected"]);
@@ -90,7 +145,18 @@ fn numbers_outside_the_range_of_the_help_are_refused() {
 #[test]
 fn range_exists_for_every_number() {
     let command = CommandLine::command();
-    let texts = ["cluster", "admin-key", "prefix", "history", "json", "send-to", "seed", "help"];
+    let texts = [
+        "cluster",
+        "admin-key",
+        "prefix",
+        "history",
+        "json",
+        "send-to",
+        "seed",
+        "arrivals",
+        "key-distribution",
+        "help",
+    ];
     for arg in command.get_arguments().filter_map(clap::Arg::get_long).filter(|arg| !texts.contains(arg)) {
         assert!(ALL.iter().any(|range| range.name == format!("--{arg}")), "--{arg}");
     }
@@ -110,10 +176,13 @@ fn ranges_match_the_limits() {
 #[test]
 fn conflicting_options_are_refused() {
     refuses("--bundle 100 --in-flight 10", &["--bundle 100", "--in-flight 100"]);
-    refuses("--bundle 2", &["--bundle 2", "only 1"]);
+    refuses("--bundle 2 --in-flight 1", &["--bundle 2", "only 1"]);
     assert!(options("--bundle 100 --in-flight 100").is_ok() && options("--bundle 100 --rate 10").is_ok());
     refuses("--rate 0.1 --seconds 5", &["--rate 0.1", "from 3 s to 8 s"]);
     assert!(options("--rate 0.1 --seconds 5 --warmup 0").is_ok());
+    refuses("--rate 0.001 --seconds 5 --arrivals poisson", &["--rate 0.001", "from 3 s to 8 s"]);
+    let many = "--rate 10000000 --warmup 1000000 --arrivals poisson";
+    assert!(options(many).is_ok(), "a check of few due times");
     refuses("--rate 100 --presign 300", &["--presign 300", "warm-up"]);
     assert!(options("--rate 100 --presign 301").is_ok());
     refuses("--request-bytes 18", &["--request-bytes 18", "19 bytes"]);

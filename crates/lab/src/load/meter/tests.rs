@@ -3,15 +3,27 @@
 use super::*;
 use crate::load::arrivals::Arrivals;
 use crate::load::errors::NO_ANSWER;
-use crate::load::options::Pace;
+use crate::load::options::{LoadOptions, Pace, Spacing};
+use crate::load::workload::Mix;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 const MS: u64 = 1_000_000;
+
+/// The requests of such a load, seed 5.
+fn arrivals_of(pace: Pace, begin: Time, end: Time) -> Arrivals {
+    let mix = Mix::Echo { request_bytes: 9, reply_bytes: 0 };
+    Arrivals::new(&LoadOptions::alone(mix, pace, 1, 5, Duration::ZERO), begin, end)
+}
 
 /// A load, with times in milliseconds. The run waits for remaining answers until `patience`.
 #[derive(Clone, Copy)]
 struct Script {
-    rate: f64,
+    pace: Pace,
     warm: u64,
     seconds: u64,
     patience: u64,
@@ -22,15 +34,22 @@ struct Script {
 
 impl Script {
     fn of(rate: f64, seconds: u64) -> Self {
-        Self { rate, warm: 0, seconds, patience: seconds + 30_000, bundle: 1, room: usize::MAX }
+        Self {
+            pace: Pace::constant(rate),
+            warm: 0,
+            seconds,
+            patience: seconds + 30_000,
+            bundle: 1,
+            room: usize::MAX,
+        }
     }
 
     /// Runs the load against a server that answers after a millisecond. Within a stall it answers nothing; requests that
     /// wait are answered when the stall ends.
     fn run(self, stalls: &[(u64, u64)]) -> Meter {
         let (begin, warm, end) = (Time(0), Time(self.warm * MS), Time((self.warm + self.seconds) * MS));
-        let mut arrivals = Arrivals::new(Pace::Open { rate: self.rate }, begin, end, u64::MAX);
-        let mut meter = Meter::new(begin, warm, end);
+        let mut arrivals = arrivals_of(self.pace, begin, end);
+        let mut meter = Meter::new(begin, warm, end).with_timeline(10 * MS);
         let mut flights: VecDeque<(Time, Due)> = VecDeque::new();
         let mut now = begin;
         while now.0 < self.patience * MS && (now < end || arrivals.has_remaining() || !flights.is_empty()) {
@@ -51,8 +70,7 @@ impl Script {
         }
         let waits = arrivals.has_remaining() || !flights.is_empty();
         flights.iter().for_each(|(_, due)| meter.failed(due, NO_ANSWER));
-        let (all, counted) = arrivals.left(warm);
-        meter.unsent(all, counted);
+        meter.unsent(&arrivals);
         meter.finish(now, waits);
         meter
     }
@@ -61,7 +79,7 @@ impl Script {
 /// Runs an open loop of one request per millisecond for 100 ms, 20 of them warm-up, with `room` for bundles in flight. The
 /// run waits for remaining answers until `patience`.
 fn run(stalls: (u64, u64), room: usize, bundle: u32, patience: u64) -> Meter {
-    Script { rate: 1_000.0, warm: 20, seconds: 80, patience, bundle, room }.run(&[stalls])
+    Script { pace: Pace::constant(1_000.0), warm: 20, seconds: 80, patience, bundle, room }.run(&[stalls])
 }
 
 #[test]
@@ -160,6 +178,68 @@ fn goodput_is_divided_by_the_measured_time() {
     assert_eq!(meter.span_ns(), 4 * MS, "the run was ended early");
 }
 
+/// A request counts in the interval in which it was due, whenever its answer comes. All requests of the measured time are in
+/// an interval, and the histograms of the intervals add up to that of the run.
+#[test]
+fn intervals_have_the_requests_that_were_due_in_them() {
+    // 100 requests, one each millisecond; the first 20 are before the measured time of 80 ms.
+    let meter = run((45, 400), 1_000, 1, 500);
+    let entries = meter.timeline().unwrap();
+    let begins: Vec<f64> = entries.iter().map(|entry| entry.at_ms).collect();
+    assert_eq!(begins, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0]);
+    assert!(entries.iter().all(|entry| (entry.answered, entry.errors) == (10, 0)), "{entries:?}");
+    let late: Vec<u64> = entries.iter().map(|entry| entry.max_ns / MS).collect();
+    assert_eq!(late, [1, 1, 356, 350, 340, 330, 320, 310], "{entries:?}");
+    assert_eq!((entries[2].p50_ns / MS, entries[3].p99_ns / MS), (351, 350), "{entries:?}");
+    assert_eq!(entries[7].mean_ns, 305.5 * MS as f64);
+    assert_eq!(sum(&entries), decode(&meter.latencies.encoded()));
+    let stalled = run((30, 10_000), 2, 1, 300);
+    let entries = stalled.timeline().unwrap();
+    let total = |count: fn(&TimelineEntry) -> u64| entries.iter().map(count).sum::<u64>();
+    let (answered, errors) = (total(|entry| entry.answered), total(|entry| entry.errors));
+    assert_eq!((answered, errors), (stalled.counts.answered, 71), "never sent, or without an answer");
+    assert!(stalled.counts.unsent == 69 && answered + errors == stalled.counts.due);
+    assert_eq!(entries[7].histogram, Latencies::new().encoded(), "no answers");
+}
+
+fn decode(text: &str) -> Histogram<u64> {
+    let bytes = STANDARD.decode(text).unwrap();
+    Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
+}
+
+fn sum(entries: &[TimelineEntry]) -> Histogram<u64> {
+    let mut histograms = entries.iter().map(|entry| decode(&entry.histogram));
+    let mut sum = histograms.next().unwrap();
+    histograms.for_each(|histogram| sum.add(histogram).unwrap());
+    sum
+}
+
+/// Errors of the store count in the interval of their request. A run that ends early has no later intervals.
+#[test]
+fn errors_and_an_early_end_are_in_the_intervals() {
+    let mut meter = Meter::new(Time(0), Time(MS), Time(100 * MS)).with_timeline(30 * MS);
+    let due = vec![(Time(0), 1), (Time(2 * MS), 2), (Time(40 * MS), 1)];
+    meter.sent(&due);
+    let errors = [None, None, Some("NoRoom".to_owned()), Some("NoRoom".to_owned())];
+    meter.answered(Time(45 * MS), &due, errors.into_iter());
+    meter.failed(&vec![(Time(41 * MS), 3)], NO_ANSWER);
+    meter.close(Time(62 * MS));
+    let counts: Vec<(u64, u64)> =
+        meter.timeline().unwrap().iter().map(|entry| (entry.answered, entry.errors)).collect();
+    assert_eq!(counts, [(1, 1), (0, 4), (0, 0)]);
+}
+
+/// Good answers before the measured time and errors in it begin no time, and one after its end changes none.
+#[test]
+fn time_of_replies_begins_with_the_first_good_one() {
+    let mut meter = Meter::new(Time(0), Time(10 * MS), Time(100 * MS));
+    assert_eq!(meter.span_from_first_reply_ns(), 0);
+    for (at, error) in [(5, None), (12, Some("NoRoom")), (30, None), (50, None), (120, None)] {
+        meter.answered(Time(at * MS), &vec![(Time(4 * MS), 1)], [error.map(str::to_owned)].into_iter());
+    }
+    assert_eq!((meter.in_time, meter.span_from_first_reply_ns()), (2, 70 * MS));
+}
+
 /// An answer that is an error of the store is no good answer, has no latency, and ends no gap.
 #[test]
 fn error_answers_have_no_latency() {
@@ -185,7 +265,7 @@ fn error_answers_have_no_latency() {
 fn odd_rates_lose_no_request() {
     for rate in [0.3, 7.0, 333.3, 1e6] {
         let end = Time(10_000 * MS);
-        let mut arrivals = Arrivals::new(Pace::Open { rate }, Time(0), end, u64::MAX);
+        let mut arrivals = arrivals_of(Pace::constant(rate), Time(0), end);
         let (all, _) = arrivals.left(Time(0));
         let mut count = 0;
         while let Some(due) = arrivals.next(end, 7, 0) {
@@ -198,23 +278,54 @@ fn odd_rates_lose_no_request() {
     }
 }
 
+/// Due times of a Poisson process are the same whether the cluster answers, has room, or does neither.
+#[test]
+fn due_times_never_depend_on_answers() {
+    let (pace, end) = (Pace::Open { rate: 2_000.0, spacing: Spacing::Poisson }, Time(1_000 * MS));
+    let times = |bundle: u32, step: u64, refused: u64| {
+        let mut arrivals = arrivals_of(pace, Time(0), end);
+        let (mut times, mut now, mut attempt) = (Vec::new(), Time(0), 0);
+        while arrivals.has_remaining() {
+            while let Some(due) = arrivals.next(now, bundle, 0) {
+                attempt += 1;
+                if attempt % 10 < refused {
+                    arrivals.put_back(due);
+                    break;
+                }
+                times.extend(due.iter().map(|(at, _)| *at));
+            }
+            now = now.plus(step);
+        }
+        times
+    };
+    let expected = times(1, 1_000, 0);
+    assert!((1_800..2_200).contains(&expected.len()) && expected.is_sorted(), "{}", expected.len());
+    for (bundle, step, refused) in [(1, MS, 9), (7, 100 * MS, 0), (64, 3 * MS, 5), (4_096, MS, 0)] {
+        assert_eq!(times(bundle, step, refused), expected, "{bundle} {step} {refused}");
+    }
+    let script = Script { pace, ..Script::of(1.0, 1_000) };
+    let (smooth, stalled) = (script.run(&[]), script.run(&[(100, 1_500)]));
+    assert_eq!(smooth.counts.due, stalled.counts.due);
+    assert_eq!(stalled.counts.answered, stalled.counts.due, "each is answered in the end");
+}
+
 #[test]
 fn loop_closed_early_owes_only_started_requests() {
-    let mut arrivals = Arrivals::new(Pace::Open { rate: 1_000.0 }, Time(0), Time(100 * MS), u64::MAX);
+    let mut arrivals = arrivals_of(Pace::constant(1_000.0), Time(0), Time(100 * MS));
     let due = arrivals.next(Time(50 * MS), 10, 0).unwrap();
     arrivals.put_back(due.clone());
     arrivals.close(Time(50 * MS));
     assert_eq!((arrivals.has_remaining(), arrivals.left(Time(0))), (true, (10, 10)));
     assert_eq!(arrivals.next(Time(60 * MS), 10, 0), Some(due));
     assert_eq!((arrivals.next(Time(99 * MS), 10, 0), arrivals.has_remaining()), (None, false));
-    let mut arrivals = Arrivals::new(Pace::Closed { in_flight: 4 }, Time(0), Time(100 * MS), u64::MAX);
+    let mut arrivals = arrivals_of(Pace::Closed { in_flight: 4 }, Time(0), Time(100 * MS));
     arrivals.close(Time(50 * MS));
     assert_eq!(arrivals.next(Time(50 * MS), 4, 0), None);
 }
 
 #[test]
 fn closed_loop_ends_with_its_time() {
-    let mut arrivals = Arrivals::new(Pace::Closed { in_flight: 4 }, Time(0), Time(10), u64::MAX);
+    let mut arrivals = arrivals_of(Pace::Closed { in_flight: 4 }, Time(0), Time(10));
     assert_eq!(arrivals.next(Time(9), 4, 0), Some(vec![(Time(9), 4)]));
     assert_eq!(arrivals.next(Time(9), 4, 1), None);
     assert_eq!(arrivals.next(Time(10), 4, 0), None);
