@@ -299,7 +299,8 @@ pub fn axis_text(value: &Value) -> String {
 /// Fails when the file cannot be read or holds something else.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ArchiveError> {
     let text = std::fs::read_to_string(path).map_err(|source| ArchiveError::file(path, source))?;
-    let format = |why: serde_json::Error| ArchiveError::Format { path: path.to_owned(), why: why.to_string() };
+    let format =
+        |why: serde_json::Error| ArchiveError::Format { path: path.to_owned(), why: why.to_string() };
     serde_json::from_str(&text).map_err(format)
 }
 

@@ -1,3 +1,4 @@
 //! Experiments with real clusters: cells, their archive, and its report.
 
 pub mod archive;
+pub mod report;
