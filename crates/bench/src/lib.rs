@@ -5,4 +5,5 @@ pub mod cell;
 pub mod cluster_run;
 pub mod experiment;
 pub mod machine;
+pub mod report;
 pub mod runner;

@@ -1,0 +1,149 @@
+//! The legend: rows below all panels, so that no entry hides data.
+
+use super::super::numbers::{float, pixel, short};
+use super::draw::{Area, Failure, draw_line, draw_marker, draw_whisker, write};
+use super::palette::{FAULT, heat};
+use super::{
+    Chart, ColourBar, Entry, Fill, LEFT, Look, RIGHT, Stroke, Symbol, TEXT, WIDTH, shortened, text_width,
+};
+use plotters::element::{DashedPathElement, PathElement, Rectangle};
+use plotters::style::text_anchor::HPos;
+use plotters::style::{Color, RGBColor};
+
+/// Pixels of a row.
+const ROW: u32 = 22;
+/// Pixels of a symbol, and between an entry and the next one.
+const SYMBOL: f64 = 38.0;
+const GAP: f64 = 20.0;
+/// Pixels of the scale of colours: its height with labels, and its width.
+const BAR_HEIGHT: u32 = 62;
+const BAR_WIDTH: i32 = 420;
+/// Steps of the scale of colours.
+const BAR_STEPS: i32 = 70;
+
+/// The rows of a legend.
+pub(super) struct Rows<'a> {
+    rows: Vec<Vec<(f64, &'a Entry)>>,
+    bar: Option<&'a ColourBar>,
+}
+
+impl<'a> Rows<'a> {
+    /// Divides the entries of a chart into rows.
+    pub(super) fn of(chart: &'a Chart) -> Self {
+        let mut rows: Vec<Vec<(f64, &Entry)>> = Vec::new();
+        let mut used = f64::INFINITY;
+        for entry in &chart.legend {
+            let width = symbol_width(entry) + text_width(&entry.text).min(room(entry)) + GAP;
+            if used + width > room(entry) + SYMBOL + GAP {
+                rows.push(Vec::new());
+                used = 0.0;
+            }
+            if let Some(row) = rows.last_mut() {
+                row.push((used, entry));
+            }
+            used += width;
+        }
+        Self { rows, bar: chart.colour_bar.as_ref() }
+    }
+
+    /// Returns the pixels of the height.
+    pub(super) fn height(&self) -> u32 {
+        let rows = u32::try_from(self.rows.len()).unwrap_or(0).saturating_mul(ROW);
+        let bar = if self.bar.is_some() { BAR_HEIGHT } else { 0 };
+        rows.saturating_add(bar).saturating_add(14)
+    }
+
+    /// Draws the legend from this pixel on downwards.
+    pub(super) fn draw(&self, root: &Area<'_>, top: i32) -> Result<(), Failure> {
+        let mut middle = top.saturating_add(14);
+        if let Some(bar) = self.bar {
+            draw_bar(root, bar, top)?;
+            middle = middle.saturating_add(i32::try_from(BAR_HEIGHT).unwrap_or(0));
+        }
+        for row in &self.rows {
+            for (across, entry) in row {
+                draw_entry(root, entry, pixel(f64::from(LEFT) + across), middle)?;
+            }
+            middle = middle.saturating_add(i32::try_from(ROW).unwrap_or(0));
+        }
+        Ok(())
+    }
+}
+
+fn symbol_width(entry: &Entry) -> f64 {
+    if entry.symbol == Symbol::Text { 0.0 } else { SYMBOL }
+}
+
+/// Returns the pixels that the text of an entry may have.
+fn room(entry: &Entry) -> f64 {
+    f64::from(WIDTH.saturating_sub(LEFT).saturating_sub(RIGHT)) - symbol_width(entry)
+}
+
+fn draw_entry(root: &Area<'_>, entry: &Entry, left: i32, middle: i32) -> Result<(), Failure> {
+    let (right, centre) = (left.saturating_add(30), left.saturating_add(15));
+    let line = || vec![(left, middle), (right, middle)];
+    let (above, below) = (middle.saturating_sub(7), middle.saturating_add(7));
+    match entry.symbol {
+        Symbol::Series(look) => {
+            draw_line(root, line(), look, Stroke::Solid)?;
+            draw_marker(root, (centre, middle), look, Fill::Full)?;
+        }
+        Symbol::Line(look, stroke) => draw_line(root, line(), look, stroke)?,
+        Symbol::Bar(look) => {
+            let corners = [(left, above), (centre, below)];
+            root.draw(&Rectangle::new(corners, look.colour().filled()))?;
+            draw_marker(root, (right.saturating_sub(4), middle), look, Fill::Full)?;
+        }
+        Symbol::Hollow => draw_marker(root, (centre, middle), Look::of(6), Fill::Hollow)?,
+        Symbol::Whisker => draw_whisker(root, (centre, above), (centre, below))?,
+        Symbol::Band(look) => {
+            root.draw(&Rectangle::new([(left, above), (right, below)], look.colour().mix(0.22).filled()))?;
+        }
+        Symbol::Fault => {
+            let path = vec![(centre, above), (centre, below)];
+            root.draw(&DashedPathElement::new(path, 6, 3, FAULT.stroke_width(2)))?;
+        }
+        Symbol::Text => {}
+    }
+    let left = pixel(f64::from(left) + symbol_width(entry));
+    write(root, &shortened(&entry.text, room(entry)), (left, middle), TEXT, HPos::Left)
+}
+
+fn draw_bar(root: &Area<'_>, bar: &ColourBar, top: i32) -> Result<(), Failure> {
+    let left = i32::try_from(LEFT).unwrap_or(0);
+    let at =
+        |step: i32| left.saturating_add(step.saturating_mul(BAR_WIDTH).checked_div(BAR_STEPS).unwrap_or(0));
+    let (above, below) = (top.saturating_add(24), top.saturating_add(38));
+    write(root, &bar.name, (left, top.saturating_add(12)), TEXT, HPos::Left)?;
+    for step in 0..BAR_STEPS {
+        let (r, g, b) = heat(f64::from(step) / f64::from(BAR_STEPS.saturating_sub(1)));
+        let corners = [(at(step), above), (at(step.saturating_add(1)), below)];
+        root.draw(&Rectangle::new(corners, RGBColor(r, g, b).filled()))?;
+    }
+    let mut free = i32::MIN;
+    for count in ticks(bar) {
+        let across = pixel(f64::from(left) + bar.place(count) * f64::from(BAR_WIDTH));
+        let text = short(count);
+        let half = pixel(text_width(&text) / 2.0).saturating_add(6);
+        if across.saturating_sub(half) < free {
+            continue;
+        }
+        free = across.saturating_add(half);
+        let tick = vec![(across, below), (across, below.saturating_add(4))];
+        root.draw(&PathElement::new(tick, super::palette::INK.mix(0.6)))?;
+        write(root, &text, (across, below.saturating_add(13)), TEXT, HPos::Center)?;
+    }
+    Ok(())
+}
+
+/// Returns the counts that the scale of colours names: powers of ten, or the greatest count of a short scale.
+fn ticks(bar: &ColourBar) -> Vec<f64> {
+    let powers = (-3..=15).map(|power| 10f64.powi(power));
+    let inside: Vec<f64> = powers.filter(|count| *count >= bar.low && *count <= bar.high).collect();
+    if inside.len() >= 2 {
+        return inside;
+    }
+    let mut ends = vec![bar.low, bar.high.max(float(0))];
+    ends.dedup();
+    ends
+}

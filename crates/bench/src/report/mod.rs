@@ -1,0 +1,101 @@
+//! The report of a benchmark, from its archive alone: one HTML file that opens offline, pictures, tables, and a comparison.
+//!
+//! The same archive gives the same bytes, wherever the folder is and whenever the report is made. Parts that an archive has
+//! not recorded are named as such. A cell without a result is listed with its reason, and is never drawn as zero.
+
+mod cells;
+mod chart;
+mod compare;
+mod csv;
+mod figures;
+mod histogram;
+mod numbers;
+mod page;
+mod png;
+mod reading;
+
+use crate::archive::{Archive, ArchiveError};
+pub use compare::{Changed, Comparison, Regression, compare, compared};
+pub use csv::summary_csv;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The reason why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The archive cannot be read.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// A file of the report cannot be written.
+    #[error("{path}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// A chart cannot be drawn.
+    #[error("chart {chart:?} cannot be drawn: {why}")]
+    Draw {
+        /// The title of the chart.
+        chart: String,
+        /// The error of the library.
+        why: String,
+    },
+    /// The page cannot be made.
+    #[error("the page of the report cannot be made: {0}")]
+    Page(#[from] minijinja::Error),
+}
+
+/// The files of a report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// The page.
+    pub page: PathBuf,
+    /// PNG files, one for each chart; none without the feature `png`.
+    pub pictures: Vec<PathBuf>,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.page.display())?;
+        if png::IS_AVAILABLE {
+            write!(f, ", and {} PNG files beside it", self.pictures.len())
+        } else {
+            write!(f, "; {}", png::WITHOUT)
+        }
+    }
+}
+
+/// Returns the folder of a report that has no other: `report` in the folder of the benchmark.
+#[must_use]
+pub fn default_folder(folder: &Path) -> PathBuf {
+    folder.join("report")
+}
+
+/// Makes the report of the benchmark in `folder`, as `index.html` and PNG files in `out`. Files of an earlier report with
+/// the same names are replaced.
+///
+/// # Errors
+/// Fails when the archive cannot be read, or the report cannot be drawn or written.
+pub fn write(folder: &Path, out: &Path) -> Result<Written, ReportError> {
+    let page = page::page(&Archive::read(folder)?)?;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ReportError::Write { path, source }
+    };
+    std::fs::create_dir_all(out).map_err(failed(out))?;
+    let mut pictures = Vec::new();
+    for (name, svg) in &page.pictures {
+        let Some(bytes) = png::picture(name, svg)? else { continue };
+        let path = out.join(name);
+        std::fs::write(&path, bytes).map_err(failed(&path))?;
+        pictures.push(path);
+    }
+    let path = out.join("index.html");
+    std::fs::write(&path, page.html).map_err(failed(&path))?;
+    Ok(Written { page: path, pictures })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! The page of a report.
+
+use super::cells::{Cell, cells, studies};
+use super::chart::{for_page, for_picture, render};
+use super::figures::{NOT_RECORDED, Shown, Table, build, everything, kind_name};
+use super::numbers::{exact, float, float_of};
+use super::{ReportError, png};
+use crate::archive::{Archive, Manifest, Published, StudyFacts};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+const TEMPLATE: &str = include_str!("../../templates/report.html");
+/// Values of the yardstick that the header shows, at most.
+const YARDSTICK_MAX: usize = 60;
+
+/// A page, and the pictures beside it.
+pub(super) struct Page {
+    /// The text of the page.
+    pub(super) html: String,
+    /// The file name of each picture, and its SVG.
+    pub(super) pictures: Vec<(String, String)>,
+}
+
+/// The values of the template.
+#[derive(Serialize)]
+struct Context<'a> {
+    title: &'a str,
+    facts: Vec<(String, String)>,
+    yardstick: Vec<(String, String)>,
+    without_result: Vec<Missing>,
+    studies: Vec<Study>,
+    png_note: &'static str,
+}
+
+/// A run or a cell without a result.
+#[derive(Serialize)]
+struct Missing {
+    study: String,
+    cell: String,
+    runs: String,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct Study {
+    name: String,
+    title: String,
+    notes: Vec<String>,
+    repeats: String,
+    settings: Vec<(String, String)>,
+    figures: Vec<Shape>,
+    published: Vec<Published>,
+    everything: Table,
+}
+
+/// A figure for the template: a chart or a table.
+#[derive(Serialize)]
+struct Shape {
+    /// The chart, which needs no escaping.
+    svg: String,
+    /// The file name of the picture; empty: none.
+    picture: String,
+    table: Option<Table>,
+    remarks: Vec<String>,
+}
+
+/// Returns the page of an archive.
+///
+/// # Errors
+/// Fails when a chart cannot be drawn, or when the template is wrong.
+pub(super) fn page(archive: &Archive) -> Result<Page, ReportError> {
+    let all = cells(archive);
+    let manifest = &archive.manifest;
+    let mut pictures = Vec::new();
+    let mut shown = Vec::new();
+    for facts in studies_of(manifest, &all) {
+        let own: Vec<Cell> = all.iter().filter(|cell| cell.study == facts.name).cloned().collect();
+        shown.push(study(&facts, &own, &mut pictures)?);
+    }
+    let context = Context {
+        title: &manifest.title,
+        facts: facts(manifest, &all),
+        yardstick: yardstick(&manifest.yardstick),
+        without_result: without_result(&all),
+        studies: shown,
+        png_note: if png::IS_AVAILABLE { "" } else { png::WITHOUT },
+    };
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_template("report.html", TEMPLATE)?;
+    let html = environment.get_template("report.html")?.render(Serde(context))?;
+    Ok(Page { html, pictures })
+}
+
+/// Returns the studies of the manifest, and one for each other study that has cells.
+fn studies_of(manifest: &Manifest, cells: &[Cell]) -> Vec<StudyFacts> {
+    let mut all = manifest.studies.clone();
+    for name in studies(cells) {
+        if !all.iter().any(|study| study.name == name) {
+            let note = "The manifest has no such study.".to_owned();
+            let known = serde_json::json!({
+                "name": name, "title": name, "notes": [note], "figures": [], "published": [], "repeats": 0,
+            });
+            all.extend(serde_json::from_value::<StudyFacts>(known).ok());
+        }
+    }
+    all
+}
+
+fn facts(manifest: &Manifest, cells: &[Cell]) -> Vec<(String, String)> {
+    let machine = &manifest.machine;
+    let known = |text: &str| if text.is_empty() { NOT_RECORDED.to_owned() } else { text.to_owned() };
+    let gigabytes = float(machine.memory_bytes) / 1e9;
+    let memory = if machine.memory_bytes == 0 { known("") } else { format!("{gigabytes:.1} GB") };
+    let cores = if machine.cores == 0 { known("") } else { machine.cores.to_string() };
+    let with = cells.iter().filter(|cell| !cell.readings.is_empty()).count();
+    let not_built = cells.iter().filter(|cell| cell.not_built.is_some()).count();
+    let failed: usize = cells.iter().map(|cell| cell.failed.len()).sum();
+    let counts = format!(
+        "{} with a result, {} not built, {} failed runs",
+        exact(float_of(with)),
+        exact(float_of(not_built)),
+        exact(float_of(failed))
+    );
+    [
+        ("experiment", known(&manifest.tag)),
+        ("started (UTC)", known(&manifest.stamp)),
+        ("form", known(&manifest.form)),
+        ("commit", known(&manifest.commit)),
+        ("seed", manifest.seed.to_string()),
+        ("processor", known(&machine.processor)),
+        ("cores", cores),
+        ("memory", memory),
+        ("kernel", known(&machine.kernel)),
+        ("file system of data", known(&machine.file_system)),
+        ("cells", counts),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into_iter()
+    .chain(settings(cells))
+    .collect()
+}
+
+/// Returns durability and authentication of cells. A setting with several values has all of them.
+fn settings(cells: &[Cell]) -> Vec<(String, String)> {
+    let names = ["durability", "authentication of links", "authentication of clients"];
+    let mut values: BTreeMap<&str, BTreeSet<String>> =
+        names.into_iter().map(|name| (name, BTreeSet::new())).collect();
+    let mut externals: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
+    for cell in cells {
+        for reading in &cell.readings {
+            for (name, value) in &reading.settings {
+                let known = if cell.system == "quorate" {
+                    values.entry(name).or_default()
+                } else {
+                    externals.entry((cell.system.as_str(), name)).or_default()
+                };
+                known.insert(value.clone());
+            }
+        }
+    }
+    let text = |values: BTreeSet<String>| {
+        if values.is_empty() {
+            NOT_RECORDED.to_owned()
+        } else {
+            values.into_iter().collect::<Vec<_>>().join(", ")
+        }
+    };
+    let ours = cells.iter().any(|cell| cell.system == "quorate" && !cell.readings.is_empty());
+    let mut rows: Vec<(String, String)> = Vec::new();
+    if ours {
+        rows.extend(values.into_iter().map(|(name, values)| (name.to_owned(), text(values))));
+    }
+    rows.extend(
+        externals.into_iter().map(|((system, name), values)| (format!("{name} of {system}"), text(values))),
+    );
+    rows
+}
+
+/// Returns the values of the yardstick, by their path in the object.
+fn yardstick(value: &Value) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    flatten(String::new(), value, &mut rows);
+    let left = rows.len().saturating_sub(YARDSTICK_MAX);
+    rows.truncate(YARDSTICK_MAX);
+    if left > 0 {
+        rows.push(("further values".to_owned(), left.to_string()));
+    }
+    rows
+}
+
+fn flatten(path: String, value: &Value, rows: &mut Vec<(String, String)>) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| flatten(below(name), value, rows)),
+        Value::Array(values) => {
+            values.iter().enumerate().for_each(|(i, value)| flatten(below(&i.to_string()), value, rows));
+        }
+        Value::Null => {}
+        Value::Number(number) => rows.push((path, number.as_f64().map_or_else(|| number.to_string(), exact))),
+        Value::Bool(said) => rows.push((path, said.to_string())),
+        Value::String(text) => rows.push((path, text.clone())),
+    }
+}
+
+/// Returns the runs and cells without a result, by name and with the reason.
+fn without_result(cells: &[Cell]) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for cell in cells {
+        let mut push = |runs: String, reason: String| {
+            missing.push(Missing { study: cell.study.clone(), cell: cell.label(), runs, reason });
+        };
+        if let Some(part) = &cell.not_built {
+            push("none".to_owned(), format!("not built: {part}"));
+        }
+        let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (run, reason) in &cell.failed {
+            reasons.entry(reason).or_default().push(run.to_string());
+        }
+        for (reason, runs) in reasons {
+            push(runs.join(", "), format!("failed: {reason}"));
+        }
+    }
+    missing
+}
+
+fn study(
+    facts: &StudyFacts,
+    cells: &[Cell],
+    pictures: &mut Vec<(String, String)>,
+) -> Result<Study, ReportError> {
+    let mut shapes = Vec::new();
+    for (i, figure) in facts.figures.iter().enumerate() {
+        shapes.push(match build(figure, facts, cells) {
+            Shown::Table(table) => {
+                Shape { svg: String::new(), picture: String::new(), table: Some(table), remarks: Vec::new() }
+            }
+            Shown::Chart(chart) => {
+                let svg = render(&chart)?;
+                let name = picture_name(&facts.name, i.saturating_add(1), kind_name(figure.kind));
+                pictures.push((name.clone(), for_picture(&svg)));
+                let picture = if png::IS_AVAILABLE { name } else { String::new() };
+                Shape { svg: for_page(&svg, &chart.title), picture, table: None, remarks: chart.remarks }
+            }
+        });
+    }
+    let repeats = if facts.repeats == 0 { NOT_RECORDED.to_owned() } else { facts.repeats.to_string() };
+    Ok(Study {
+        name: facts.name.clone(),
+        title: facts.title.clone(),
+        notes: facts.notes.clone(),
+        repeats,
+        settings: settings(cells),
+        figures: shapes,
+        published: facts.published.clone(),
+        everything: everything("All measured values", &cells.iter().collect::<Vec<_>>()),
+    })
+}
+
+fn picture_name(study: &str, number: usize, kind: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    format!("{}-{number}-{kind}.png", study.chars().map(safe).collect::<String>())
+}

@@ -1,0 +1,394 @@
+use super::cells::{Cell, Spread, cells};
+use super::histogram::tests::written;
+use super::*;
+use crate::archive::{CellRun, Injected, Manifest, Measure, Outcome, run_folder, write_json};
+use serde_json::{Value, json};
+
+fn manifest() -> Manifest {
+    let study = |name: &str, kinds: &[&str]| {
+        let figures: Vec<Value> = kinds.iter().map(|kind| json!({ "kind": kind })).collect();
+        json!({ "name": name, "title": format!("Study {name}"), "notes": [], "figures": figures,
+                "published": [], "repeats": 3 })
+    };
+    let kinds =
+        ["latency-throughput", "lines", "bars", "heat-map", "cumulative", "timeline", "ledger", "table"];
+    serde_json::from_value(json!({
+        "format": 1, "tag": "test", "title": "A test", "stamp": "2026-01-02T03:04:05Z",
+        "machine": { "processor": "a processor", "cores": 2, "memory_bytes": 8_000_000_000_u64,
+                     "kernel": "a kernel", "file_system": "ext4" },
+        "commit": "abc", "seed": 7, "form": "short", "yardstick": { "disk": { "sync_us": 812.5 } },
+        "studies": [study("main", &kinds)],
+    }))
+    .unwrap()
+}
+
+/// Returns a run of an open loop, with as many good answers and as much latency as given.
+pub(super) fn run(protocol: &str, rate: u64, number: u32, goodput: f64, p50_ms: f64) -> CellRun {
+    let latency = |factor: f64| p50_ms * factor * 1e6;
+    serde_json::from_value(json!({
+        "study": "main", "system": "quorate", "protocol": protocol, "n": 4, "f": 1,
+        "axes": { "protocol": protocol, "n": 4, "rate": rate }, "run": number,
+        "outcome": "done", "wall_seconds": 12.5, "faults": [],
+        "load": {
+            "protocol": protocol, "n": 4, "f": 1, "durability": "fsync", "link_auth": "tls",
+            "client_auth": "signature", "offered": rate, "due": rate, "carried": goodput,
+            "goodput": goodput,
+            "latency_ns": { "samples": 9, "mean": latency(1.1), "p50": latency(1.0), "p90": latency(1.5),
+                            "p99": latency(3.0), "p999": latency(4.0), "max": latency(5.0) },
+            "replicas": [
+                { "id": 0, "cpu_seconds_per_1000": 0.2, "resident_bytes": 40_000_000,
+                  "ledger": { "requests": 1_000, "messages": 3_000, "syncs": 100 } },
+                { "id": 1, "cpu_seconds_per_1000": 0.1, "resident_bytes": 50_000_000,
+                  "ledger": { "requests": 1_000, "messages": 1_000, "syncs": 100 } },
+            ],
+        },
+    }))
+    .unwrap()
+}
+
+fn without(mut run: CellRun, outcome: Outcome) -> CellRun {
+    run.outcome = outcome;
+    run.load = Value::Null;
+    run
+}
+
+fn external(number: u32, tx_per_s: f64) -> CellRun {
+    let mut external = run("raft", 0, number, 0.0, 0.0);
+    external.system = "etcd".to_owned();
+    (external.n, external.f) = (3, 1);
+    external.axes.clear();
+    external.load = json!({ "system": "etcd", "protocol": "raft", "n": 3, "tx_per_s": tx_per_s, "latency_ms": 4.5,
+                            "cpu_s_total": 3.0, "rss_mb_max": 210, "note": "no Byzantine faults" });
+    external
+}
+
+/// Returns an archive with repeated, saturated, failed, missing and external cells.
+pub(super) fn archive() -> Archive {
+    let failed = Outcome::Failed("replica 2 ended: <b>no memory</b>".to_owned());
+    let not_built = Outcome::NotBuilt("protocol zyzzyva".to_owned());
+    let runs = vec![
+        run("pbft", 500, 1, 510.0, 1.0),
+        run("pbft", 500, 2, 490.0, 3.0),
+        run("pbft", 500, 3, 500.0, 2.0),
+        run("pbft", 1_000, 1, 900.0, 40.0),
+        run("pbft", 1_000, 2, 880.0, 30.0),
+        run("pbft", 1_000, 3, 930.0, 50.0),
+        run("hotstuff", 500, 1, 400.0, 5.0),
+        without(run("pbft", 2_000, 1, 0.0, 0.0), failed.clone()),
+        without(run("hotstuff", 500, 2, 0.0, 0.0), failed),
+        without(run("zyzzyva", 500, 1, 0.0, 0.0), not_built),
+        external(1, 1_000.0),
+        external(2, 1_200.0),
+    ]
+    .into_iter()
+    .map(|mut run| {
+        // Saturation is known from a field, or from the counts of older archives.
+        if run.protocol == "hotstuff" && run.load.is_object() {
+            run.load["saturated"] = false.into();
+        }
+        run
+    });
+    Archive { manifest: manifest(), runs: runs.collect() }
+}
+
+/// Returns an archive of one cell with timeline and faults.
+pub(super) fn faulty() -> Archive {
+    let mut run = run("pbft", 500, 1, 500.0, 2.0);
+    let interval = |second: u64| {
+        let (answered, errors) = if second == 1 { (10, 4) } else { (100, 0) };
+        let counts = if second == 0 { [(1_500, 30), (9_000, 1)] } else { [(1_500, 3), (9_000, 1)] };
+        json!({ "at_ms": second * 1_000, "answered": answered, "errors": errors, "histogram": written(&counts) })
+    };
+    run.load["timeline"] = (0..4).map(interval).collect();
+    run.load["latency_histogram"] = written(&[(1_500, 3), (9_000, 1)]).into();
+    let fault = |at_ms: u64, what: &str| Injected { at_ms, what: what.to_owned() };
+    run.faults =
+        vec![fault(3_010, "link cut"), fault(1_000, "replica 0 killed"), fault(3_000, "replica 0 started")];
+    Archive { manifest: manifest(), runs: vec![run] }
+}
+
+/// Returns the only cell.
+pub(super) fn only(cells: &[Cell]) -> &Cell {
+    assert_eq!(cells.len(), 1);
+    &cells[0]
+}
+
+fn save(archive: &Archive, folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    write_json(&folder.join("manifest.json"), &archive.manifest).unwrap();
+    for run in &archive.runs {
+        let path = folder.join(run_folder(run));
+        std::fs::create_dir_all(&path).unwrap();
+        write_json(&path.join("cell.json"), run).unwrap();
+    }
+}
+
+fn html(archive: &Archive) -> String {
+    page::page(archive).unwrap().html
+}
+
+#[test]
+fn report_has_the_same_bytes_from_each_copy_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second/deeper"));
+    let all = Archive { runs: [archive().runs, faulty().runs].concat(), ..archive() };
+    save(&all, &first);
+    save(&all, &second);
+    let read = |folder: &Path| {
+        let written = write(folder, &default_folder(folder)).unwrap();
+        assert_eq!(written.page, folder.join("report/index.html"));
+        let files = std::iter::once(&written.page).chain(&written.pictures);
+        files.map(|path| std::fs::read(path).unwrap()).collect::<Vec<_>>()
+    };
+    let report = read(&first);
+    assert_eq!(report.len(), if png::IS_AVAILABLE { 7 } else { 1 });
+    assert!(report == read(&second) && report == read(&first), "different bytes");
+    let text = String::from_utf8(report[0].clone()).unwrap();
+    assert!(!text.contains(&folder.path().display().to_string()), "a path of this machine");
+}
+
+#[test]
+fn report_is_one_file_that_opens_offline() {
+    let text = html(&archive());
+    for forbidden in ["http:", "https:", "<script", "<link", "@import", "url("] {
+        let allowed = "http://www.w3.org/2000/svg";
+        assert!(!text.replace(allowed, "").contains(forbidden), "{forbidden}");
+    }
+    assert_eq!(text.matches("<svg ").count(), 6, "one for each chart");
+}
+
+#[test]
+fn header_has_the_conditions() {
+    let text = html(&archive());
+    for part in [
+        "<h1>A test</h1>",
+        "a processor",
+        "a kernel",
+        "8.0 GB",
+        "<td>abc</td>",
+        "<td>short</td>",
+        "disk.sync_us",
+        "812.5",
+        "<td>fsync</td>",
+        "<td>signature</td>",
+        "no latency of a network",
+        "4 with a result, 1 not built, 2 failed runs",
+    ] {
+        assert!(text.contains(part), "{part}");
+    }
+    assert_eq!(text.contains(png::WITHOUT), !png::IS_AVAILABLE);
+}
+
+#[test]
+fn cell_without_a_result_is_listed_and_is_no_zero() {
+    let text = html(&archive());
+    let list = text.split("id=\"without-result\"").nth(1).unwrap();
+    for row in [
+        "<td>main</td><td>pbft n=4, rate 2000</td><td>1</td><td>failed: replica 2 ended: &lt;b&gt;no memory&lt;&#x2f;b&gt;</td>",
+        "<td>zyzzyva n=4, rate 500</td><td>none</td><td>not built: protocol zyzzyva</td>",
+        "<td>hotstuff n=4, rate 500</td><td>2</td>",
+    ] {
+        assert!(list.contains(row), "{row} in {list}");
+    }
+    let all = cells(&archive());
+    let failed = all.iter().find(|cell| cell.label() == "pbft n=4, rate 2000").unwrap();
+    assert_eq!(failed.spread(Measure::Goodput), None);
+}
+
+#[test]
+fn text_of_the_archive_is_escaped() {
+    let attack = "<img src=x onerror=alert(1)>\"'&";
+    let mut archive = faulty();
+    let manifest = &mut archive.manifest;
+    for text in
+        [&mut manifest.title, &mut manifest.commit, &mut manifest.machine.processor, &mut manifest.form]
+    {
+        *text = attack.to_owned();
+    }
+    manifest.yardstick = json!({ attack: attack });
+    let study = &mut manifest.studies[0];
+    study.title = attack.to_owned();
+    study.notes.push(attack.to_owned());
+    study.published.push(
+        serde_json::from_value(json!({ "system": attack, "conditions": attack, "figure": attack })).unwrap(),
+    );
+    study.figures[0].title = attack.to_owned();
+    let mut other = archive.runs[0].clone();
+    other.protocol = attack.to_owned();
+    other.axes = [(attack.to_owned(), attack.into())].into();
+    other.faults[0].what = attack.to_owned();
+    let mut failed = without(other.clone(), Outcome::Failed(attack.to_owned()));
+    failed.run = 2;
+    let mut stranger = external(1, 5.0);
+    stranger.load["note"] = attack.into();
+    stranger.study = attack.to_owned();
+    archive.runs.extend([other, failed, stranger]);
+    let text = html(&archive);
+    assert!(!text.contains("<img"), "{}", text.split("<img").next().unwrap_or_default());
+    assert!(text.matches("&lt;img src=x onerror=alert(1)&gt;").count() > 20);
+}
+
+#[test]
+fn absent_fields_are_not_recorded() {
+    let mut bare = run("pbft", 500, 1, 500.0, 2.0);
+    bare.load = json!({});
+    let mut archive = Archive { manifest: manifest(), runs: vec![bare] };
+    archive.manifest.yardstick = Value::Null;
+    archive.manifest.machine = crate::archive::Machine::default();
+    let text = html(&archive);
+    for name in ["processor", "memory", "kernel", "durability"] {
+        assert!(text.contains(&format!("<th scope=\"row\">{name}</th><td>not recorded</td>")), "{name}");
+    }
+    assert!(text.contains("Yardstick of the machine: not recorded."));
+    assert_eq!(text.matches("<td>pbft n=4, rate 500</td><td>1</td><td>not recorded</td>").count(), 2);
+}
+
+#[test]
+fn absurd_results_make_a_report_nevertheless() {
+    let numbers = [json!(-1), json!(1e300), json!(u64::MAX), json!("500"), json!(null), json!([]), json!(0)];
+    for number in numbers {
+        let mut all = Archive { runs: [archive().runs, faulty().runs].concat(), ..archive() };
+        for run in &mut all.runs {
+            spoil(&mut run.load, &number);
+            run.faults.push(Injected { at_ms: u64::MAX, what: String::new() });
+        }
+        let text = html(&all);
+        assert!(!text.contains("NaN") && !text.contains("inf\"") && !text.contains(">inf<"), "{number}");
+        let _ = (summary_csv(&all), compared(&all, &archive()).to_string());
+    }
+}
+
+/// Replaces all numbers and texts of a value but the names of its fields.
+fn spoil(value: &mut Value, number: &Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(|value| spoil(value, number)),
+        Value::Array(values) => values.iter_mut().for_each(|value| spoil(value, number)),
+        other => other.clone_from(number),
+    }
+}
+
+#[test]
+fn study_that_the_manifest_lacks_is_shown() {
+    let mut archive = archive();
+    archive.runs[0].study = "lost".to_owned();
+    let text = html(&archive);
+    assert!(text.contains(">lost</h2>") && text.contains("The manifest has no such study."));
+}
+
+#[test]
+fn summary_has_the_median_of_each_cell() {
+    let text = summary_csv(&archive());
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with(
+        "study,system,protocol,n,f,rate,runs,failed,not_built,goodput_per_s_min,goodput_per_s_median"
+    ));
+    let expected = [
+        "main,quorate,hotstuff,4,1,500,1,1,,400,400,400,5.5,5.5,5.5,5,5,5,15,15,15,300,300,300,50,50,50",
+        "main,quorate,pbft,4,1,500,3,0,,490,500,510,1.1,2.2,3.3,1,2,3,3,6,9,300,300,300,50,50,50",
+        "main,quorate,pbft,4,1,1000,3,0,,880,900,930,33,44,55,30,40,50,90,120,150,300,300,300,50,50,50",
+        "main,quorate,pbft,4,1,2000,0,1,,,,,,,,,,,,,,,,,,,",
+        "main,quorate,zyzzyva,4,1,500,0,0,protocol zyzzyva,,,,,,,,,,,,,,,,,,",
+        "main,etcd,raft,3,1,,2,0,,1000,1100,1200,4.5,4.5,4.5,,,,,,,,,,210,210,210",
+    ];
+    assert_eq!(lines[1..], expected);
+    let columns: Vec<usize> = lines.iter().map(|line| line.split(',').count()).collect();
+    assert!(columns.iter().all(|count| *count == columns[0]), "{columns:?}");
+}
+
+#[test]
+fn median_of_an_even_number_of_runs_is_the_mean_of_the_middle_two() {
+    for (values, median) in [(vec![4.0, 1.0, 2.0, 10.0], 3.0), (vec![7.0], 7.0), (vec![1.0, f64::NAN], 1.0)] {
+        assert_eq!(Spread::of(values.clone()).unwrap().median, median, "{values:?}");
+    }
+    assert_eq!(Spread::of([]), None);
+}
+
+#[test]
+fn comparison_finds_exactly_the_regressions() {
+    use Regression::{Failed, Goodput, LatencyP50, LatencyP99};
+    let before = |rate| run("pbft", rate, 1, 1_000.0, 10.0);
+    let after = |rate, goodput, p50, p99: f64| {
+        let mut run = run("pbft", rate, 1, goodput, p50);
+        run.load["latency_ns"]["p99"] = (p99 * 1e6).into();
+        run
+    };
+    let mut saturated = before(7);
+    saturated.load["saturated"] = true.into();
+    let mut first: Vec<CellRun> = (1..=6).map(before).collect();
+    first.extend([saturated, before(8), before(9), without(before(10), Outcome::Failed(String::new()))]);
+    let second = vec![
+        after(1, 900.0, 20.0, 60.0),
+        after(2, 899.0, 10.0, 30.0),
+        after(3, 1_000.0, 20.1, 30.0),
+        after(4, 1_000.0, 10.0, 60.1),
+        after(5, 10.0, 90.0, 90.0),
+        after(6, 2_000.0, 1.0, 1.0),
+        after(7, 1_000.0, 500.0, 500.0),
+        without(before(8), Outcome::Failed("ended".to_owned())),
+        before(10),
+        before(11),
+    ];
+    let of = |runs: Vec<CellRun>| Archive { manifest: manifest(), runs };
+    let comparison = compared(&of(first.clone()), &of(second));
+    let found: Vec<(&str, &[Regression])> =
+        comparison.cells.iter().map(|cell| (cell.cell.as_str(), cell.regressions.as_slice())).collect();
+    let expected: [(&str, &[Regression]); 9] = [
+        ("pbft n=4, rate 1", &[]),
+        ("pbft n=4, rate 2", &[Goodput]),
+        ("pbft n=4, rate 3", &[LatencyP50]),
+        ("pbft n=4, rate 4", &[LatencyP99]),
+        ("pbft n=4, rate 5", &[Goodput, LatencyP50, LatencyP99]),
+        ("pbft n=4, rate 6", &[]),
+        ("pbft n=4, rate 7", &[]),
+        ("pbft n=4, rate 8", &[Failed]),
+        ("pbft n=4, rate 10", &[]),
+    ];
+    assert_eq!(found, expected);
+    assert!(comparison.is_worse());
+    assert_eq!(comparison.only_first, ["main: pbft n=4, rate 9"]);
+    assert_eq!(comparison.only_second, ["main: pbft n=4, rate 11"]);
+    let text = comparison.to_string();
+    assert!(
+        text.contains("1,000 -> 899 (-10.1 %)") && text.contains("WORSE: goodput, median, p99"),
+        "{text}"
+    );
+    assert!(text.ends_with("5 of 9 cells are worse\n"), "{text}");
+    let same = compared(&of(first.clone()), &of(first));
+    assert!(!same.is_worse() && same.cells.len() == 10 && same.only_first.is_empty(), "{same}");
+}
+
+#[test]
+fn comparison_reads_folders_and_states_different_conditions() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    save(&archive(), &a);
+    let mut other = archive();
+    other.manifest.machine.kernel = "another kernel".to_owned();
+    save(&other, &b);
+    let comparison = compare(&a, &b).unwrap();
+    assert!(!comparison.is_worse());
+    assert_eq!(comparison.conditions, ["kernel differs: a kernel, then another kernel"]);
+    assert!(matches!(compare(&a, folder.path()), Err(ReportError::Archive(_))));
+}
+
+#[test]
+fn cells_are_in_the_order_of_people() {
+    let mut runs: Vec<CellRun> = [1_000, 500, 20_000].map(|rate| run("pbft", rate, 1, 1.0, 1.0)).into();
+    runs.push(run("hotstuff", 7, 1, 1.0, 1.0));
+    let names: Vec<String> = cells(&Archive { manifest: manifest(), runs }).iter().map(Cell::label).collect();
+    assert_eq!(
+        names,
+        ["hotstuff n=4, rate 7", "pbft n=4, rate 500", "pbft n=4, rate 1000", "pbft n=4, rate 20000"]
+    );
+}
+
+#[cfg(feature = "png")]
+#[test]
+fn picture_has_the_text_of_the_chart() {
+    let chart = |title: &str| {
+        let chart = chart::Chart { title: title.to_owned(), ..chart::Chart::default() };
+        png::picture("a", &chart::for_picture(&chart::render(&chart).unwrap())).unwrap().unwrap()
+    };
+    assert!(chart("").starts_with(b"\x89PNG"));
+    assert!(chart("A title with glyphs").len() > chart("").len(), "the font is missing");
+}
