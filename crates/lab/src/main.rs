@@ -1,7 +1,7 @@
 //! The program `quorate`.
 
 use clap::{Parser, Subcommand};
-use quorate_lab::commands::{bench, demo, exam, judge, lie, load, machine, sim, torture, twins};
+use quorate_lab::commands::{bench, demo, exam, judge, lie, load, machine, report, sim, torture, twins};
 use quorate_node::alloc::Counting;
 use quorate_node::commands::kv;
 use quorate_node::exit;
@@ -32,6 +32,8 @@ enum Command {
     Load(load::LoadArgs),
     /// Run an experiment: clusters on this machine, under load, with faults; without a file the canonical workload
     Bench(bench::BenchArgs),
+    /// Make the report of a benchmark from its archive, or compare two archives
+    Report(report::ReportArgs),
     /// Check a recorded history for linearizability
     Judge(judge::Args),
     /// Measure the speed of this machine
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Kv(args) => kv::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Judge(args) => judge::run(&args),
         Command::Machine(args) => machine::run(&args),
         Command::Sim(args) => sim::run(&args),

@@ -50,7 +50,10 @@ fn cells_are_all_combinations_but_those_that_are_left_out() {
 #[test]
 fn short_form_and_command_line_replace_values() {
     let short = cells(Form::Short, &[], &["study=one"]).unwrap();
-    assert_eq!(short, ["pbft n=4 one,rate=50_ x1", "pbft n=4 one,rate=1000 x1", "hotstuff n=4 one,rate=50_ x1"]);
+    assert_eq!(
+        short,
+        ["pbft n=4 one,rate=50_ x1", "pbft n=4 one,rate=1000 x1", "hotstuff n=4 one,rate=50_ x1"]
+    );
     let changed = cells(Form::Short, &["protocol=artemis", "n=5,7"], &["study=one", "rate=50%"]).unwrap();
     assert_eq!(changed, ["artemis n=5 one,rate=50_ x1", "artemis n=7 one,rate=50_ x1"]);
     let none = cells(Form::Full, &[], &["protocol=apollo"]).unwrap_err();
@@ -67,7 +70,10 @@ fn settings_are_typed() {
     assert!(first.load.contains(&("seconds".to_owned(), "10s".to_owned())), "{:?}", first.load);
     let last = cells.last().unwrap();
     assert_eq!((last.settings.rate, &last.settings.fault), (None, &CellFault::Down(DownCount::All)));
-    assert_eq!((last.settings.set.as_slice(), last.entry().is_some()), (&["delta_ms=50".to_owned()][..], false));
+    assert_eq!(
+        (last.settings.set.as_slice(), last.entry().is_some()),
+        (&["delta_ms=50".to_owned()][..], false)
+    );
     assert!(cells[0].estimate() >= Duration::from_secs(12), "{:?}", cells[0].estimate());
 }
 

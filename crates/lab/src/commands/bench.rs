@@ -5,6 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quorate_bench::archive::{Archive, CellRun, Outcome};
 use quorate_bench::cell::Cell;
 use quorate_bench::experiment::{AxisValues, Experiment, Form};
+use quorate_bench::report;
 use quorate_bench::runner::{self, BenchError, Orders, Progress};
 use quorate_node::exit::Failure;
 use quorate_node::out;
@@ -75,6 +76,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let bar = Bar::new();
     let archive = runner::run(&orders, &mut |progress| bar.show(&progress)).map_err(failure)?;
     bar.0.finish_and_clear();
+    let summary = folder.join("summary.csv");
+    std::fs::write(&summary, report::summary_csv(&archive))
+        .map_err(|error| Failure::run(format!("{}: {error}", summary.display())))?;
     if args.json {
         return out::json(&archive.runs);
     }
