@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     args.check()?;
     let entry = protocol(&args.protocol)?;
-    if let Some(done) = args.instead.run(entry, args.n) {
+    if let Some(done) = args.instead.run(entry, args.n, args.json) {
         return done;
     }
     let runs = SeedRuns::of(args, entry)?;

@@ -5,8 +5,9 @@ use quorate_node::commands::arguments::refuse;
 use quorate_node::exit::Failure;
 use quorate_node::out;
 use quorate_protocols::find;
-use quorate_sim::conformance::{markdown, measure, sizes};
+use quorate_sim::conformance::{FiguresReport, markdown, measure, sizes};
 use quorate_sim::script::{first_difference, play};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Modes that replace random runs.
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct OtherMode {
     /// Instead of seeds: count messages, message delays and syncs of the good case, and compare them with the figures that
     /// the protocol states
-    #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json", "scenario"])]
+    #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "scenario"])]
     figures: bool,
     /// Instead of seeds: play a golden script, and report the first difference of its trace; docs/scripts.md explains
     /// scripts
@@ -38,26 +39,50 @@ impl OtherMode {
     }
 
     /// Runs the other mode, if one is asked for.
-    pub(super) fn run(&self, entry: &Entry, n: Option<usize>) -> Option<Result<(), Failure>> {
+    pub(super) fn run(
+        &self,
+        entry: &Entry,
+        n: Option<usize>,
+        is_json: bool,
+    ) -> Option<Result<(), Failure>> {
         match &self.script {
             Some(file) => Some(script(file, self.update)),
-            None => self.figures.then(|| figures(entry, n)),
+            None => self.figures.then(|| figures(entry, n, is_json)),
         }
     }
 }
 
 /// Measures a protocol at one size, or at its own sizes.
-fn figures(entry: &Entry, n: Option<usize>) -> Result<(), Failure> {
+fn figures(entry: &Entry, n: Option<usize>, is_json: bool) -> Result<(), Failure> {
     let sizes = n.map_or_else(|| sizes(entry).to_vec(), |n| vec![n]);
     let mut reports = Vec::new();
     for n in sizes {
         reports.push(measure(entry, n).map_err(Failure::run)?);
     }
-    out::line(markdown(&reports).trim_end())?;
+    if is_json {
+        out::json(&figures_json(entry, &reports))?;
+    } else {
+        out::line(markdown(&reports).trim_end())?;
+    }
     if reports.iter().all(|report| report.agrees()) {
         return Ok(());
     }
     Err(Failure::run(format!("the costs of {} differ from its stated figures", entry.spec.name)))
+}
+
+/// Returns the figures as one object.
+fn figures_json(entry: &Entry, reports: &[FiguresReport]) -> Value {
+    let figures = reports.iter().flat_map(|report| report.lines.iter().map(move |line| (report.n, line)));
+    let figures: Vec<Value> = figures
+        .map(|(n, line)| {
+            json!({
+                "n": n, "what": line.what, "formula": line.formula, "stated": line.stated,
+                "measured": line.measured.to_string(), "agrees": line.agrees(),
+            })
+        })
+        .collect();
+    let agrees = reports.iter().all(FiguresReport::agrees);
+    json!({ "protocol": entry.spec.name.as_str(), "agrees": agrees, "figures": figures })
 }
 
 /// Plays a script.
