@@ -310,7 +310,7 @@ impl ClientPool {
         let polled = self.poll.poll(&mut ready, Some(timeout));
         if polled.is_ok() {
             for event in &ready {
-                self.serve(event.token().0, events);
+                self.serve(event.token().0, event.is_read_closed(), events);
             }
         }
         self.ready = Some(ready);
@@ -366,13 +366,13 @@ impl ClientPool {
         }
     }
 
-    /// Reads a ready socket until it is empty.
-    fn serve(&mut self, index: usize, events: &mut Vec<PoolEvent>) {
+    /// Reads a ready socket until it is empty, and to its end if the other side has closed it.
+    fn serve(&mut self, index: usize, is_closed: bool, events: &mut Vec<PoolEvent>) {
         let Some(PoolPeer { connection: Some(connection), .. }) = self.peers.get_mut(index) else {
             return;
         };
         let was_greeted = connection.conversation.is_greeted();
-        let broken = read_all(connection, &mut self.buffer, &mut self.inbox);
+        let broken = read_all(connection, is_closed, &mut self.buffer, &mut self.inbox);
         let is_greeted = connection.conversation.is_greeted();
         if is_greeted && !was_greeted {
             self.greeted(index);
@@ -528,9 +528,11 @@ impl PoolConnection {
     }
 }
 
-/// Reads until the socket is empty, because the poll reports its readiness only once.
+/// Reads until the socket is empty, because the poll reports its readiness only once. A socket that the other side has closed
+/// is read to its end, because the poll reports the close only once too.
 fn read_all(
     connection: &mut PoolConnection,
+    is_closed: bool,
     buffer: &mut [u8],
     inbox: &mut Vec<(ReplicaId, FromReplica)>,
 ) -> Result<(), String> {
@@ -553,7 +555,7 @@ fn read_all(
         let mut sink = |from, message| inbox.push((from, message));
         let received = connection.conversation.receive(bytes, &mut sink);
         received.map_err(|why: Broken| why.to_string())?;
-        if count < buffer.len() {
+        if count < buffer.len() && !is_closed {
             return Ok(());
         }
     }
