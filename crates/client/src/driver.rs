@@ -23,11 +23,11 @@ use crate::core::{Core, Event, Failure, Fate, LinkState, Output, Settings, Submi
 use crate::order::{OrderError, OrderVerifier};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use quorate_crypto::SigningKey;
+use quorate_crypto::{SigningKey, stop_preimage};
 use quorate_types::limits::{ATTACHED_PER_CONNECTION_MAX, HANDSHAKE_NS_MAX};
 use quorate_types::rng::Rng;
-use quorate_types::wire::{FromClient, FromReplica};
-use quorate_types::{ClientId, ReplicaId, Time};
+use quorate_types::wire::{FromClient, FromReplica, StopAnswer};
+use quorate_types::{ClientId, Incarnation, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -118,6 +118,8 @@ pub enum PoolEvent {
     Client(CoreId, Event),
     /// A replica's answer to [`ClientPool::ask_status`]: JSON.
     Status(ReplicaId, String),
+    /// A replica's answer to [`ClientPool::ask_stop`].
+    Stop(ReplicaId, StopAnswer),
 }
 
 /// Clients that share one connection to each replica.
@@ -273,6 +275,17 @@ impl ClientPool {
         })
     }
 
+    /// Asks a replica to stop in this incarnation, which its status names; false if there is no connection to it now. The
+    /// request carries the signature of the cluster's admin key. A replica answers ten such requests a second.
+    pub fn ask_stop(&mut self, replica: ReplicaId, incarnation: Incarnation, admin: &SigningKey) -> bool {
+        let signature = admin.sign(&stop_preimage(self.cluster.cluster, replica, incarnation));
+        let connection = self.peers.get_mut(replica.index()).and_then(PoolPeer::greeted);
+        connection.is_some_and(|connection| {
+            connection.conversation.send(&FromClient::Stop { incarnation, signature });
+            true
+        })
+    }
+
     /// Returns whether a replica is connected; `None` before the first attempt has ended.
     #[must_use]
     pub fn link(&self, replica: ReplicaId) -> Option<LinkState> {
@@ -387,6 +400,10 @@ impl ClientPool {
                 | FromReplica::NoOrder { client, .. } => client,
                 FromReplica::Status(json) => {
                     events.push(PoolEvent::Status(from, json.clone()));
+                    continue;
+                }
+                FromReplica::Stop(answer) => {
+                    events.push(PoolEvent::Stop(from, *answer));
                     continue;
                 }
                 FromReplica::Hello { .. } | FromReplica::Close(_) => continue,

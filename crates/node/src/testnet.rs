@@ -43,6 +43,8 @@ pub struct Plan {
     pub links: LinkMode,
     /// The durability that a promise waits for.
     pub durability: Durability,
+    /// Whether the admin's key may stop the nodes.
+    pub allow_stop: bool,
     /// Further settings that differ from the defaults.
     pub settings: Settings,
 }
@@ -62,6 +64,8 @@ impl Plan {
 pub struct Testnet {
     dir: PathBuf,
     durability: Durability,
+    /// Whether the admin's key may stop the nodes. All nodes have the same, at first that of the plan.
+    pub allow_stop: bool,
     /// The shared configuration.
     pub cluster: ClusterConfig,
     /// The parameters of the protocol that nodes may choose. All nodes have the same, at first those of the plan.
@@ -73,6 +77,7 @@ pub struct Testnet {
 struct ClusterDraft {
     service: Service,
     durability: Durability,
+    allow_stop: bool,
     applied: Applied,
     admin: SigningKey,
     client: SigningKey,
@@ -109,8 +114,8 @@ impl ClusterDraft {
             genesis.base = Some(state.digest());
             base = Some(state.snapshot());
         }
-        let (service, durability) = (plan.service, plan.durability);
-        let draft = Self { service, durability, applied, admin, client, keys, base };
+        let (service, durability, allow_stop) = (plan.service, plan.durability, plan.allow_stop);
+        let draft = Self { service, durability, allow_stop, applied, admin, client, keys, base };
         draft.check()?;
         Ok(draft)
     }
@@ -119,7 +124,7 @@ impl ClusterDraft {
         let cluster = self.applied.cluster.as_read().map_err(|error| refused(&error))?;
         for (id, addresses) in cluster.ids().zip(&cluster.replicas) {
             let chosen = (&self.applied.local_params, self.applied.disk);
-            let node = node_config(&cluster, (id, *addresses), self.durability, chosen);
+            let node = node_config(&cluster, (id, *addresses), (self.durability, self.allow_stop), chosen);
             let node = node.as_read().map_err(|error| refused(&error))?;
             // The check of the parameters is the same for all replicas.
             let first = self.keys.first().filter(|_| id == ReplicaId(0));
@@ -150,7 +155,8 @@ impl ClusterDraft {
                 write_base(&data, &identity, (&cluster.genesis, &disk), base)?;
             }
         }
-        let testnet = Testnet { dir: dir.to_owned(), durability: self.durability, cluster, params, disk };
+        let Self { durability, allow_stop, .. } = self;
+        let testnet = Testnet { dir: dir.to_owned(), durability, allow_stop, cluster, params, disk };
         testnet.write()?;
         Ok(testnet)
     }
@@ -166,11 +172,11 @@ fn refused(error: &ConfigError) -> Failure {
 fn node_config(
     cluster: &ClusterConfig,
     (id, listen): (ReplicaId, ReplicaAddresses),
-    durability: Durability,
+    (durability, allow_stop): (Durability, bool),
     (params, disk): (&toml::Table, DiskLimits),
 ) -> NodeConfig {
     let mut node = NodeConfig::new(cluster.clone(), id, listen);
-    (node.durability, node.disk) = (durability, disk);
+    (node.durability, node.allow_stop, node.disk) = (durability, allow_stop, disk);
     node.local_params.clone_from(params);
     node
 }
@@ -267,8 +273,8 @@ impl Testnet {
     /// Fails when the files cannot be written.
     pub fn write(&self) -> Result<(), Failure> {
         for (id, addresses) in self.cluster.ids().zip(&self.cluster.replicas) {
-            let node =
-                node_config(&self.cluster, (id, *addresses), self.durability, (&self.params, self.disk));
+            let choices = (self.durability, self.allow_stop);
+            let node = node_config(&self.cluster, (id, *addresses), choices, (&self.params, self.disk));
             replace(&node_file(&self.dir, id), &node.to_toml())?;
         }
         replace(&self.dir.join(CLUSTER_FILE), &self.cluster.to_toml())

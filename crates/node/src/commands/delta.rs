@@ -185,6 +185,7 @@ mod tests {
                 client_auth: ClientAuth::Signature,
                 links: LinkMode::Tls,
                 durability: Durability::Fsync,
+                allow_stop: false,
                 settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
             };
             let dir = folder.path().join(name);

@@ -109,6 +109,8 @@ pub struct NodeConfig {
     pub disk: DiskLimits,
     /// The level of the log.
     pub log: tracing::Level,
+    /// Whether the admin's key may stop the node.
+    pub allow_stop: bool,
     /// The local parameters of the protocol that the file sets.
     pub local_params: toml::Table,
     origin: Origin,
@@ -151,6 +153,8 @@ quorate_client::config_fields! {
         "Decided blocks kept for replicas that were away. A replica that misses more receives the state of the others.";
     RECORD: "record", "false", Never, "Recording of inputs for a replay. It is not part of this version: false.";
     LOG: "log", "\"info\"", AtStart, "Least severity of the lines on the error stream.";
+    ALLOW_STOP: "allow_stop", "false", AtStart,
+        "Whether the cluster's admin key may stop this node through `quorate stop`: true for clusters of a test.";
 }
 
 impl NodeConfig {
@@ -169,6 +173,7 @@ impl NodeConfig {
             durability: Durability::default(),
             disk: DiskLimits::default(),
             log: tracing::Level::INFO,
+            allow_stop: false,
             local_params: toml::Table::new(),
             origin: Source::of(NODE_FILE, "").origin(),
         }
@@ -217,6 +222,7 @@ impl NodeConfig {
                 keep_bytes: root.size(&KEEP_BYTES, KEEP_BYTES_MIN..=DISK_BYTES_CEILING)?,
             },
             log: root.choice(&LOG, &LOG_LEVELS)?,
+            allow_stop: root.value(&ALLOW_STOP, "true or false", |value| value.as_bool())?,
             local_params: toml::Table::new(),
             origin: origin.clone(),
         };
@@ -363,6 +369,7 @@ impl NodeConfig {
         out.size(&KEEP_BYTES, self.disk.keep_bytes);
         out.value(&RECORD, false);
         out.text(&LOG, name_of(&LOG_LEVELS, self.log));
+        out.value(&ALLOW_STOP, self.allow_stop);
         self.write_params(&mut out);
         out.finish()
     }

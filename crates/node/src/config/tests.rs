@@ -37,6 +37,7 @@ fn testnet_of(n: u16, protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet,
         client_auth: ClientAuth::Signature,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
+        allow_stop: false,
         settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
     };
     let testnet = Testnet::create(folder.path(), &plan);

@@ -109,6 +109,7 @@ fn clock_starts_when_the_node_is_open() {
         listen_peers: peers,
         listen_clients: clients,
         facts: facts(),
+        allow_stop: false,
         folder: None,
     };
     let node = Node::open(setup).unwrap();

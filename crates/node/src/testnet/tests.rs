@@ -16,6 +16,7 @@ fn plan(entry: &'static Entry, set: &[String]) -> Plan {
         client_auth: ClientAuth::Signature,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
+        allow_stop: false,
         settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
     }
 }
@@ -26,7 +27,8 @@ fn node_starts(draft: &ClusterDraft, dir: &Path) -> Result<(), String> {
     fs::write(dir.join(CLUSTER_FILE), cluster.to_toml()).unwrap();
     let ids = [0, cluster.n() - 1];
     for (id, listen) in cluster.ids().zip(&cluster.replicas).filter(|(id, _)| ids.contains(&id.index())) {
-        let node = node_config(cluster, (id, *listen), draft.durability, (local_params, *disk));
+        let choices = (draft.durability, draft.allow_stop);
+        let node = node_config(cluster, (id, *listen), choices, (local_params, *disk));
         let file = node_file(dir, id);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, node.to_toml()).unwrap();
@@ -80,7 +82,8 @@ impl ClusterDraft {
     fn node_text(&self) -> String {
         let Applied { cluster, local_params, disk } = &self.applied;
         let listen = cluster.replicas[0];
-        node_config(cluster, (ReplicaId(0), listen), self.durability, (local_params, *disk)).to_toml()
+        let choices = (self.durability, self.allow_stop);
+        node_config(cluster, (ReplicaId(0), listen), choices, (local_params, *disk)).to_toml()
     }
 }
 
