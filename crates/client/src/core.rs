@@ -289,6 +289,7 @@ impl Core {
             | FromReplica::NoOrder { .. }
             | FromReplica::Hello { .. }
             | FromReplica::Status(_)
+            | FromReplica::Stop(_)
             | FromReplica::Close(_) => {}
         }
     }

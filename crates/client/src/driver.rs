@@ -23,11 +23,11 @@ use crate::core::{Core, Event, Failure, Fate, LinkState, Output, Settings, Submi
 use crate::order::{OrderError, OrderVerifier};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use quorate_crypto::SigningKey;
+use quorate_crypto::{SigningKey, stop_preimage};
 use quorate_types::limits::{ATTACHED_PER_CONNECTION_MAX, HANDSHAKE_NS_MAX};
 use quorate_types::rng::Rng;
-use quorate_types::wire::{FromClient, FromReplica};
-use quorate_types::{ClientId, ReplicaId, Time};
+use quorate_types::wire::{FromClient, FromReplica, StopAnswer};
+use quorate_types::{ClientId, Incarnation, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -118,6 +118,8 @@ pub enum PoolEvent {
     Client(CoreId, Event),
     /// A replica's answer to [`ClientPool::ask_status`]: JSON.
     Status(ReplicaId, String),
+    /// A replica's answer to [`ClientPool::ask_stop`].
+    Stop(ReplicaId, StopAnswer),
 }
 
 /// Clients that share one connection to each replica.
@@ -273,6 +275,17 @@ impl ClientPool {
         })
     }
 
+    /// Asks a replica to stop in this incarnation, which its status names; false if there is no connection to it now. The
+    /// request carries the signature of the cluster's admin key. A replica answers ten such requests a second.
+    pub fn ask_stop(&mut self, replica: ReplicaId, incarnation: Incarnation, admin: &SigningKey) -> bool {
+        let signature = admin.sign(&stop_preimage(self.cluster.cluster, replica, incarnation));
+        let connection = self.peers.get_mut(replica.index()).and_then(PoolPeer::greeted);
+        connection.is_some_and(|connection| {
+            connection.conversation.send(&FromClient::Stop { incarnation, signature });
+            true
+        })
+    }
+
     /// Returns whether a replica is connected; `None` before the first attempt has ended.
     #[must_use]
     pub fn link(&self, replica: ReplicaId) -> Option<LinkState> {
@@ -310,7 +323,7 @@ impl ClientPool {
         let polled = self.poll.poll(&mut ready, Some(timeout));
         if polled.is_ok() {
             for event in &ready {
-                self.serve(event.token().0, events);
+                self.serve(event.token().0, event.is_read_closed(), events);
             }
         }
         self.ready = Some(ready);
@@ -366,13 +379,13 @@ impl ClientPool {
         }
     }
 
-    /// Reads a ready socket until it is empty.
-    fn serve(&mut self, index: usize, events: &mut Vec<PoolEvent>) {
+    /// Reads a ready socket until it is empty, and to its end if the other side has closed it.
+    fn serve(&mut self, index: usize, is_closed: bool, events: &mut Vec<PoolEvent>) {
         let Some(PoolPeer { connection: Some(connection), .. }) = self.peers.get_mut(index) else {
             return;
         };
         let was_greeted = connection.conversation.is_greeted();
-        let broken = read_all(connection, &mut self.buffer, &mut self.inbox);
+        let broken = read_all(connection, is_closed, &mut self.buffer, &mut self.inbox);
         let is_greeted = connection.conversation.is_greeted();
         if is_greeted && !was_greeted {
             self.greeted(index);
@@ -387,6 +400,10 @@ impl ClientPool {
                 | FromReplica::NoOrder { client, .. } => client,
                 FromReplica::Status(json) => {
                     events.push(PoolEvent::Status(from, json.clone()));
+                    continue;
+                }
+                FromReplica::Stop(answer) => {
+                    events.push(PoolEvent::Stop(from, *answer));
                     continue;
                 }
                 FromReplica::Hello { .. } | FromReplica::Close(_) => continue,
@@ -528,9 +545,11 @@ impl PoolConnection {
     }
 }
 
-/// Reads until the socket is empty, because the poll reports its readiness only once.
+/// Reads until the socket is empty, because the poll reports its readiness only once. A socket that the other side has closed
+/// is read to its end, because the poll reports the close only once too.
 fn read_all(
     connection: &mut PoolConnection,
+    is_closed: bool,
     buffer: &mut [u8],
     inbox: &mut Vec<(ReplicaId, FromReplica)>,
 ) -> Result<(), String> {
@@ -553,7 +572,7 @@ fn read_all(
         let mut sink = |from, message| inbox.push((from, message));
         let received = connection.conversation.receive(bytes, &mut sink);
         received.map_err(|why: Broken| why.to_string())?;
-        if count < buffer.len() {
+        if count < buffer.len() && !is_closed {
             return Ok(());
         }
     }

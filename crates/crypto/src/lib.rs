@@ -3,7 +3,8 @@
 //! Signatures: signed bytes, keys, and checks of single signatures and of batches. The crate is pure: it has no I/O, no
 //! threads and no randomness of its own.
 //!
-//! * One file makes all signed bytes: [`statement_preimage`] for replicas, [`bundle_preimage`] for clients.
+//! * One file makes all signed bytes: [`statement_preimage`] for replicas, [`bundle_preimage`] and
+//!   [`stop_preimage`] for clients.
 //! * One rule decides whether a signature is valid: ZIP 215 (`ed25519.rs`). Single checks, batches and committee tables
 //!   agree on it. No other code of the project checks an Ed25519 signature of a bundle or a statement.
 //! * Keys enter through [`VerifyKey::register`], which refuses the keys that would make the rule unsound.
@@ -44,5 +45,5 @@ pub use committee::{BadMember, CommitteeKeys};
 pub use ed25519::curve_backend;
 pub use error::{BadKey, BadKeyFile};
 pub use key::{Scheme, SigningKey, VerifyKey};
-pub use preimage::{bundle_preimage, statement_preimage};
+pub use preimage::{bundle_preimage, statement_preimage, stop_preimage};
 pub use secret::Secret;

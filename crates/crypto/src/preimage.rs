@@ -2,7 +2,7 @@
 //! meanings.
 
 use quorate_types::digest::context;
-use quorate_types::{BundleDigest, ClusterId, DigestWriter, Domain, Statement};
+use quorate_types::{BundleDigest, ClusterId, DigestWriter, Domain, Incarnation, ReplicaId, Statement};
 
 /// Returns the bytes that a replica's key signs: a statement in its domain. The key signs nothing else.
 #[must_use]
@@ -17,6 +17,14 @@ pub fn statement_preimage(domain: &Domain, statement: &Statement) -> [u8; 32] {
         .update(&statement.height.0.to_le_bytes())
         .update(&statement.scope.0)
         .update(&statement.subject.0);
+    writer.finish().0
+}
+
+/// Returns the bytes that the admin's key signs to stop a node: one incarnation of one replica, in this cluster only.
+#[must_use]
+pub fn stop_preimage(cluster: ClusterId, replica: ReplicaId, incarnation: Incarnation) -> [u8; 32] {
+    let mut writer = DigestWriter::new(&context::STOP);
+    writer.update(&cluster.0.0).update(&replica.0.to_le_bytes()).update(&incarnation.0.to_le_bytes());
     writer.finish().0
 }
 

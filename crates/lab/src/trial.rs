@@ -300,6 +300,7 @@ pub fn make(
         client_auth,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
+        allow_stop: false,
         settings: settings.clone(),
     };
     Testnet::create(dir, &plan)

@@ -11,7 +11,7 @@
 //!
 //! All nodes of a cluster run the same program: genesis names the service, and a node with another service refuses to start.
 
-use crate::commands::{backup, call, inspect, node, restore, status, testnet, up};
+use crate::commands::{backup, call, inspect, node, restore, status, stop, testnet, up};
 use crate::exit::{self, Failure};
 use crate::service::Service;
 use clap::{Parser, Subcommand};
@@ -28,6 +28,8 @@ pub enum Command {
     Up(up::Args),
     /// Report the state of each replica of a cluster
     Status(status::StatusArgs),
+    /// Stop all nodes of a cluster whose configuration allows it, for tests
+    Stop(stop::Args),
     /// Report what a stopped node has on its disk, what is damaged, and which peers it needs
     Inspect(inspect::Args),
     /// Copy a checkpoint with its certificate from a node to a folder, and verify it
@@ -49,6 +51,7 @@ impl Command {
             Self::Node(args) => node::run(args, service),
             Self::Up(args) => up::run(args, service),
             Self::Status(args) => status::run(args),
+            Self::Stop(args) => stop::run(args),
             Self::Inspect(args) => inspect::run(args, service),
             Self::Backup(args) => backup::run(args, service),
             Self::Restore(args) => restore::run(args, service),

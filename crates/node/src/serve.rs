@@ -154,6 +154,7 @@ fn serve(
             listen_clients: clients.try_clone().map_err(Failure::run)?,
             link_delays_ns: config.link_delays_ns.clone(),
             facts: facts(&config, log_mode.clone()),
+            allow_stop: config.allow_stop,
             folder,
         };
         let mut node = Node::open(setup).map_err(|fault| failure(&config, &fault))?;
@@ -166,6 +167,9 @@ fn serve(
         keep_evidence(&config, &mut node);
         let end = node.run(&mut || stop.signal().is_some());
         keep_evidence(&config, &mut node);
+        if node.is_stopped_by_admin() && end.is_ok() {
+            return report_stop(&node, stop);
+        }
         match end {
             Ok(RunEnd::Reopen) => parts = node.close(),
             Ok(RunEnd::DiskFull) => {
@@ -188,7 +192,8 @@ fn serve(
 /// Logs the counters of a node that ends. No work is left: a promise is durable before it is sent.
 fn report_stop(node: &Node, stop: &StopRequest) -> Result<(), Failure> {
     tracing::info!("{}", node.summary());
-    tracing::info!("stopped on {}", stop.signal().unwrap_or("a signal"));
+    let by_admin = node.is_stopped_by_admin().then_some("a request of the cluster's admin");
+    tracing::info!("stopped on {}", by_admin.or(stop.signal()).unwrap_or("a signal"));
     Ok(())
 }
 

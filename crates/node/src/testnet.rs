@@ -45,6 +45,8 @@ pub struct Plan {
     pub links: LinkMode,
     /// The durability that a promise waits for.
     pub durability: Durability,
+    /// Whether the admin's key may stop the nodes.
+    pub allow_stop: bool,
     /// Further settings that differ from the defaults.
     pub settings: Settings,
 }
@@ -64,6 +66,8 @@ impl Plan {
 pub struct Testnet {
     dir: PathBuf,
     durability: Durability,
+    /// Whether the admin's key may stop the nodes. All nodes have the same, at first that of the plan.
+    pub allow_stop: bool,
     /// The shared configuration.
     pub cluster: ClusterConfig,
     /// The parameters of the protocol that nodes may choose. All nodes have the same, at first those of the plan.
@@ -76,6 +80,7 @@ pub struct Testnet {
 struct ClusterDraft {
     service: Service,
     durability: Durability,
+    allow_stop: bool,
     applied: Applied,
     admin: SigningKey,
     client: SigningKey,
@@ -112,8 +117,8 @@ impl ClusterDraft {
             genesis.base = Some(state.digest());
             base = Some(state.snapshot());
         }
-        let (service, durability) = (plan.service, plan.durability);
-        let draft = Self { service, durability, applied, admin, client, keys, base };
+        let (service, durability, allow_stop) = (plan.service, plan.durability, plan.allow_stop);
+        let draft = Self { service, durability, allow_stop, applied, admin, client, keys, base };
         draft.check()?;
         Ok(draft)
     }
@@ -121,9 +126,14 @@ impl ClusterDraft {
     fn check(&self) -> Result<(), Failure> {
         let cluster = self.applied.cluster.as_read().map_err(|error| refused(&error))?;
         for (id, addresses) in cluster.ids().zip(&cluster.replicas) {
+<<<<<<< HEAD
             let Applied { local_params, disk, delays, .. } = &self.applied;
             let chosen = (local_params, *disk, delays);
             let node = node_config(&cluster, (id, *addresses), self.durability, chosen);
+=======
+            let chosen = (&self.applied.local_params, self.applied.disk);
+            let node = node_config(&cluster, (id, *addresses), (self.durability, self.allow_stop), chosen);
+>>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
             let node = node.as_read().map_err(|error| refused(&error))?;
             // The check of the parameters is the same for all replicas.
             let first = self.keys.first().filter(|_| id == ReplicaId(0));
@@ -154,8 +164,13 @@ impl ClusterDraft {
                 write_base(&data, &identity, (&cluster.genesis, &disk), base)?;
             }
         }
+<<<<<<< HEAD
         let (dir, durability) = (dir.to_owned(), self.durability);
         let testnet = Testnet { dir, durability, cluster, params, disk, delays };
+=======
+        let Self { durability, allow_stop, .. } = self;
+        let testnet = Testnet { dir: dir.to_owned(), durability, allow_stop, cluster, params, disk };
+>>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
         testnet.write()?;
         Ok(testnet)
     }
@@ -171,11 +186,16 @@ fn refused(error: &ConfigError) -> Failure {
 fn node_config(
     cluster: &ClusterConfig,
     (id, listen): (ReplicaId, ReplicaAddresses),
+<<<<<<< HEAD
     durability: Durability,
     (params, disk, delays): (&toml::Table, DiskLimits, &LinkDelays),
+=======
+    (durability, allow_stop): (Durability, bool),
+    (params, disk): (&toml::Table, DiskLimits),
+>>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
 ) -> NodeConfig {
     let mut node = NodeConfig::new(cluster.clone(), id, listen);
-    (node.durability, node.disk) = (durability, disk);
+    (node.durability, node.allow_stop, node.disk) = (durability, allow_stop, disk);
     node.local_params.clone_from(params);
     node.link_delays_ns = delays.from(id);
     node
@@ -279,8 +299,13 @@ impl Testnet {
     /// Fails when the files cannot be written.
     pub fn write(&self) -> Result<(), Failure> {
         for (id, addresses) in self.cluster.ids().zip(&self.cluster.replicas) {
+<<<<<<< HEAD
             let chosen = (&self.params, self.disk, &self.delays);
             let node = node_config(&self.cluster, (id, *addresses), self.durability, chosen);
+=======
+            let choices = (self.durability, self.allow_stop);
+            let node = node_config(&self.cluster, (id, *addresses), choices, (&self.params, self.disk));
+>>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
             replace(&node_file(&self.dir, id), &node.to_toml())?;
         }
         replace(&self.dir.join(CLUSTER_FILE), &self.cluster.to_toml())

@@ -83,6 +83,7 @@ impl Cluster {
             client_auth: ClientAuth::Signature,
             links: LinkMode::Tls,
             durability: Durability::Fsync,
+            allow_stop: false,
             settings: Settings::default(),
         };
         let folder = tempfile::tempdir().unwrap();

@@ -63,6 +63,7 @@ fn start() -> (tempfile::TempDir, Testnet, Processes) {
         client_auth: ClientAuth::Signature,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
+        allow_stop: false,
         settings: Settings::default(),
     };
     let folder = tempfile::tempdir().unwrap();

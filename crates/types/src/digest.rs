@@ -37,6 +37,8 @@ pub mod context {
     pub static BUNDLE: Context = Context::new("quorate bundle v1");
     /// Text that a client's key signs for a bundle.
     pub static BUNDLE_SIGNATURE: Context = Context::new("quorate bundle signature v1");
+    /// Text that the admin's key signs to stop a node.
+    pub static STOP: Context = Context::new("quorate stop v1");
     /// List of the bundle digests of a block.
     pub static PAYLOAD: Context = Context::new("quorate payload v1");
     /// Results of a bundle.

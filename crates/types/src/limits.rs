@@ -138,6 +138,8 @@ pub const CLIENTS_UNFINISHED_BYTES_MAX: usize = 64 << 20;
 pub const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
 /// Status requests that one client connection may make in a second.
 pub const STATUS_PER_SECOND_MAX: u32 = 10;
+/// Requests to stop that one client connection may make in a second. Each costs the check of a signature.
+pub const STOPS_PER_SECOND_MAX: u32 = 10;
 /// Questions for the order of bundles that one client connection may ask in a second.
 pub const ORDER_ASKS_PER_SECOND_MAX: u32 = 1_000;
 /// Questions for the order of bundles of one client connection that wait for a decision. A newer question replaces the

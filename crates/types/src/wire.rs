@@ -3,7 +3,9 @@
 
 use crate::bundle::Authenticator;
 use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_tagged};
-use crate::ids::{BundleDigest, ClientId, ClusterId, Epoch, Incarnation, ProtocolId, PublicKey, ReplicaId};
+use crate::ids::{
+    BundleDigest, ClientId, ClusterId, Epoch, Incarnation, ProtocolId, PublicKey, ReplicaId, Signature,
+};
 use crate::limits::{ATTACHED_PER_CONNECTION_MAX, REASON_BYTES_MAX, STATUS_BYTES_MAX};
 use crate::order_proof::OrderProof;
 use crate::reply::ReplyBundle;
@@ -151,6 +153,13 @@ pub enum FromClient {
         /// The digest of the bundle.
         bundle: BundleDigest,
     },
+    /// A request of the admin to stop the node, at most ten in a second.
+    Stop {
+        /// The incarnation to stop: the request has no effect after a restart.
+        incarnation: Incarnation,
+        /// The admin key's signature over cluster, replica and incarnation.
+        signature: Signature,
+    },
 }
 
 /// The tag of [`FromClient::Bundle`]. With it the server finds the content in its read buffer without copying it.
@@ -170,6 +179,7 @@ impl Wire for FromClient {
             }
             Self::Status => out.push(3),
             Self::AskOrder { client, bundle } => put_tagged(out, 4, &[client, bundle]),
+            Self::Stop { incarnation, signature } => put_tagged(out, 5, &[incarnation, signature]),
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -182,6 +192,10 @@ impl Wire for FromClient {
             },
             3 => Self::Status,
             4 => Self::AskOrder { client: PublicKey::decode(reader)?, bundle: BundleDigest::decode(reader)? },
+            5 => Self::Stop {
+                incarnation: Incarnation::decode(reader)?,
+                signature: Signature::decode(reader)?,
+            },
             _ => return Err(DecodeError::Tag("client message")),
         })
     }
@@ -278,6 +292,54 @@ impl Wire for NoOrder {
     }
 }
 
+/// The answer of a replica to a request to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum StopAnswer {
+    /// The node stops.
+    Accepted,
+    /// The configuration of the node does not allow it.
+    NotAllowed,
+    /// The request names another incarnation of the node.
+    OtherIncarnation,
+    /// The signature is not that of the admin key over this cluster, this replica and this incarnation.
+    BadSignature,
+}
+
+impl StopAnswer {
+    /// All answers in the order of their tags.
+    pub const ALL: [Self; 4] = [Self::Accepted, Self::NotAllowed, Self::OtherIncarnation, Self::BadSignature];
+
+    /// Returns the answer as text, for people: a refusal with its remedy.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Accepted => "the node stops",
+            Self::NotAllowed => {
+                "its node.toml has allow_stop = false; write allow_stop = true and start the node again, or end its \
+                 process with SIGTERM"
+            }
+            Self::OtherIncarnation => {
+                "the request was signed for another incarnation, so the node has started again meanwhile; send the \
+                 request again"
+            }
+            Self::BadSignature => {
+                "the signature is not that of this cluster's admin key; use the file clients/admin.key of this cluster"
+            }
+        }
+    }
+}
+
+impl Wire for StopAnswer {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let tag = Self::ALL.iter().position(|answer| answer == self).unwrap_or_default();
+        out.push(u8::try_from(tag).unwrap_or_default());
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tag = usize::from(reader.u8()?);
+        Self::ALL.get(tag).copied().ok_or(DecodeError::Tag("answer to a stop"))
+    }
+}
+
 /// A message from a replica to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromReplica {
@@ -323,6 +385,8 @@ pub enum FromReplica {
         /// The reason.
         why: NoOrder,
     },
+    /// The answer to [`FromClient::Stop`].
+    Stop(StopAnswer),
 }
 
 impl Wire for FromReplica {
@@ -341,6 +405,7 @@ impl Wire for FromReplica {
             }
             Self::Order { client, bundle, proof } => put_tagged(out, 5, &[client, bundle, proof]),
             Self::NoOrder { client, bundle, why } => put_tagged(out, 6, &[client, bundle, why]),
+            Self::Stop(answer) => put_tagged(out, 7, &[answer]),
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -368,6 +433,7 @@ impl Wire for FromReplica {
                 bundle: BundleDigest::decode(reader)?,
                 why: NoOrder::decode(reader)?,
             },
+            7 => Self::Stop(StopAnswer::decode(reader)?),
             _ => return Err(DecodeError::Tag("replica message")),
         })
     }
@@ -376,7 +442,6 @@ impl Wire for FromReplica {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Signature;
 
     #[test]
     fn client_messages_round_trip() {
@@ -390,6 +455,7 @@ mod tests {
             },
             FromClient::Status,
             FromClient::AskOrder { client: PublicKey([1; 32]), bundle: BundleDigest::ZERO },
+            FromClient::Stop { incarnation: Incarnation(7), signature: Signature([9; 64]) },
         ] {
             assert_eq!(FromClient::from_bytes(&message.to_bytes()), Ok(message));
         }
@@ -402,6 +468,11 @@ mod tests {
         }
         for why in NoOrder::ALL {
             assert_eq!(NoOrder::from_bytes(&why.to_bytes()), Ok(why));
+        }
+        for answer in StopAnswer::ALL {
+            assert_eq!(StopAnswer::from_bytes(&answer.to_bytes()), Ok(answer));
+            let message = FromReplica::Stop(answer);
+            assert_eq!(FromReplica::from_bytes(&message.to_bytes()), Ok(message));
         }
     }
 }

@@ -7,10 +7,10 @@ use quorate_crypto::{Scheme, VerifyKey, bundle_preimage};
 use quorate_net::{LinkKey, Session as Channel, tls};
 use quorate_types::codec::Wire;
 use quorate_types::rng::Rng;
-use quorate_types::wire::{FromClient, FromReplica, Refusal, VERSION};
+use quorate_types::wire::{FromClient, FromReplica, Refusal, StopAnswer, VERSION};
 use quorate_types::{
     Authenticator, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, ClientAuth, ClientId, ClusterId,
-    Digest, Height, Outcome, PublicKey, ReplicaId, ReplyBundle, SessionId, View,
+    Digest, Height, Incarnation, Outcome, PublicKey, ReplicaId, ReplyBundle, SessionId, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IoSlice, Read};
@@ -272,6 +272,11 @@ impl State {
             }
             FromClient::Status if self.behaviours[replica] == Behaviour::Silent => {}
             FromClient::Status => connection.send(&FromReplica::Status(format!("{{\"id\":{replica}}}"))),
+            FromClient::Stop { incarnation: Incarnation(7), .. } => {
+                connection.send(&FromReplica::Stop(StopAnswer::Accepted));
+                connection.close();
+            }
+            FromClient::Stop { .. } => connection.send(&FromReplica::Stop(StopAnswer::OtherIncarnation)),
             FromClient::Bundle { authenticator, content } => {
                 let bundle = Bundle::parse(&content, authenticator, &self.cluster.limits).unwrap();
                 assert!(

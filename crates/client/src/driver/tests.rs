@@ -415,3 +415,39 @@ fn status_comes_from_every_replica() {
     assert_eq!(answers[2], Ok("{\"id\":2}".to_owned()));
     assert!(answers[3].as_ref().is_err_and(|why| why.contains("refused")), "{answers:?}");
 }
+
+/// The answer to a request to stop reaches the caller, and not a client of the pool.
+#[test]
+fn answer_to_a_stop_request_is_an_event_of_its_replica() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut pool = ClientPool::new(fake.info.clone()).unwrap();
+    assert!(!pool.ask_stop(ReplicaId(2), Incarnation(8), &key(0)), "there is no connection yet");
+    until_connected(&mut pool);
+    assert!(!pool.ask_stop(ReplicaId(4), Incarnation(8), &key(0)), "there is no such replica");
+    assert!(pool.ask_stop(ReplicaId(2), Incarnation(8), &key(0)));
+    until(&mut pool, |_, event| event == PoolEvent::Stop(ReplicaId(2), StopAnswer::OtherIncarnation));
+}
+
+/// The poll reports bytes and the close behind them at once, and never again.
+#[test]
+fn close_behind_the_last_message_is_noticed() {
+    for links in [LinkMode::Tls, LinkMode::Plain] {
+        let fake = Fake::start(4, links);
+        let mut pool = ClientPool::new(fake.info.clone()).unwrap();
+        until_connected(&mut pool);
+        assert!(pool.ask_stop(ReplicaId(2), Incarnation(7), &key(0)));
+        let mut events = Vec::new();
+        pool.poll(Duration::ZERO, &mut events).unwrap();
+        let start = Instant::now();
+        while fake.open_connections() > 3 {
+            assert!(start.elapsed() < DEADLINE, "the replica closes its connection");
+            std::thread::yield_now();
+        }
+        while events.is_empty() {
+            assert!(start.elapsed() < DEADLINE, "the answer comes");
+            pool.poll(Duration::from_secs(1), &mut events).unwrap();
+        }
+        assert_eq!(events, [PoolEvent::Stop(ReplicaId(2), StopAnswer::Accepted)]);
+        assert_eq!(pool.link(ReplicaId(2)), Some(LinkState::Down), "{links:?}");
+    }
+}

@@ -290,8 +290,8 @@ impl Generator {
                 PoolEvent::Status(id, json) => {
                     self.statuses.insert(id, serde_json::from_str(&json).unwrap_or(Value::Null));
                 }
-                // The load asks for results, never for places.
-                PoolEvent::Client(_, Event::Opened(_) | Event::Ordered { .. }) => {}
+                // The load asks for results, never for places or for a stop.
+                PoolEvent::Client(_, Event::Opened(_) | Event::Ordered { .. }) | PoolEvent::Stop(..) => {}
             }
         }
         self.events = events;

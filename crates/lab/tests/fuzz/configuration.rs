@@ -33,6 +33,7 @@ fn testnet(entry: &'static quorate_consensus::Entry) -> (TempDir, Testnet) {
         client_auth: ClientAuth::Signature,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
+        allow_stop: false,
         settings: Settings::default(),
     };
     let testnet = Testnet::create(folder.path(), &plan).unwrap();

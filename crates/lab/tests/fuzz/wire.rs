@@ -10,7 +10,9 @@ use quorate_replica::{
     Checked, CheckedMessage, ConnId, HostMessage, Input, NameInterner, Output, OwnCopyTicket, Unsealed,
 };
 use quorate_types::bundle::BundleBuilder;
-use quorate_types::wire::{FromClient, FromReplica, Lane, NoOrder, PeerHello, Refusal, VERSION, frame};
+use quorate_types::wire::{
+    FromClient, FromReplica, Lane, NoOrder, PeerHello, Refusal, StopAnswer, VERSION, frame,
+};
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, ClusterId, Digest,
     Domain, Epoch, Executed, Floors, Genesis, Height, Incarnation, Kind, LogEntry, Mark, OrderChain,
@@ -124,6 +126,7 @@ fn messages_of_clients_and_links_are_decoded_or_refused() {
             bundle(BundleKind::Open),
             FromClient::Status,
             FromClient::AskOrder { client: KEY, bundle: BundleDigest(DIGEST) },
+            FromClient::Stop { incarnation: Incarnation(2), signature: SIGNATURE },
         ],
     )
     .fuzz();
@@ -134,6 +137,7 @@ fn messages_of_clients_and_links_are_decoded_or_refused() {
         FromReplica::Close("frame too large".to_owned()),
         FromReplica::Order { client: KEY, bundle: BundleDigest(DIGEST), proof: Box::new(order_proof(2)) },
         FromReplica::NoOrder { client: KEY, bundle: BundleDigest(DIGEST), why: NoOrder::NotKept },
+        FromReplica::Stop(StopAnswer::OtherIncarnation),
     ];
     all.extend(replies().into_iter().map(|reply| FromReplica::Reply(KEY, reply)));
     Decoder::of("from-replica", &all).fuzz();
@@ -177,6 +181,7 @@ fn blocks_and_statements_are_decoded_or_refused() {
     Decoder::of("block", &[block()]).fuzz();
     Decoder::of("order-proof", &[order_proof(0), order_proof(3)]).fuzz();
     Decoder::of("no-order", &NoOrder::ALL).fuzz();
+    Decoder::of("stop-answer", &StopAnswer::ALL).fuzz();
     Decoder::of("payload", &[payload(0), payload(1), payload(5)]).fuzz();
     Decoder::of(
         "floors",

@@ -325,3 +325,32 @@ fn port_taken_after_the_first_start_is_named() {
 fn synchronous_replicas_doubt_while_links_are_cut_and_recover_afterwards() {
     synchronous::replicas_doubt_while_links_are_cut_and_recover_afterwards();
 }
+
+/// The nodes end as on SIGTERM, and so does the command that has started them.
+#[test]
+fn cluster_that_allows_it_is_stopped_by_its_admin() {
+    let place = Place::new();
+    let dir = place.dir();
+    let up = Up::start(&dir, &["--allow-stop"]);
+    assert_eq!(up.wait_for("ready"), "ready");
+    place.says(&["put", "a", "1"], "ok\n");
+    let stopped = quorate(&["stop", "--cluster", dir.to_str().unwrap()]);
+    assert_eq!(stopped.code, Some(0), "{}", stopped.err);
+    let (code, lines) = up.end();
+    assert_eq!(code, Some(0), "{lines:?}");
+    assert_eq!(nodes(&dir), []);
+
+    // Without the option the folder keeps its setting; a folder without the setting conflicts with the option.
+    let up = Up::start(&dir, &[]);
+    assert_eq!(up.wait_for("ready"), "ready");
+    place.says(&["get", "a"], "1\n");
+    let admin = dir.join("clients/admin.key");
+    let file = ["--admin-key", admin.to_str().unwrap()];
+    assert_eq!(quorate(&[&["stop", "--cluster", dir.to_str().unwrap()], &file[..]].concat()).code, Some(0));
+    assert_eq!(up.end().0, Some(0));
+    let plain = crate::support::Cluster::new(&[]);
+    let ran = quorate(&["up", "--dir", plain.path("").to_str().unwrap(), "--allow-stop"]);
+    ran.refuses("a folder without the setting", &["--allow-stop conflicts with", "allow_stop = false"]);
+    let ran = quorate(&["stop", "--cluster", dir.to_str().unwrap(), "--admin-key", "/nonexistent"]);
+    ran.refuses("no key", &["/nonexistent"]);
+}

@@ -125,6 +125,7 @@ node0/node.toml | disk_bytes_max = "8GiB" | disk_bytes_max = "8 gigabytes" | dis
 node0/node.toml | keep_bytes = "1GiB" | keep_bytes = "1KiB" | keep_bytes | from "16MiB"
 node0/node.toml | record = false | record = true | record | expected false
 node0/node.toml | log = "info" | log = "loud" | log | "error" or "warn" or "info" or "debug" or "trace"
+node0/node.toml | allow_stop = false | allow_stop = "yes" | allow_stop | expected true or false
 node0/node.toml | placement = "inline" | placement = "staged" | placement | expected "inline"
 node0/node.toml | durability = "fsync" | durability = "sync" | durability | "fsync" or "os" or "none"
 node0/node.toml | listen_peers = "127.0.0.1:4000" | listen_peers = "127.0.0.1:0" | listen_peers | other than 0

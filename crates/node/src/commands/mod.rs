@@ -13,5 +13,6 @@ pub mod kv;
 pub mod node;
 pub mod restore;
 pub mod status;
+pub mod stop;
 pub mod testnet;
 pub mod up;

@@ -48,6 +48,9 @@ pub struct ClusterArgs {
     /// Durability that a promise waits for
     #[arg(long, default_value = "fsync", value_parser = choice(Durability::NAMES.to_vec()))]
     durability: Durability,
+    /// Let the cluster's admin key stop the nodes through `quorate stop`, for tests
+    #[arg(long)]
+    allow_stop: bool,
     #[command(flatten)]
     settings: Settings,
 }
@@ -65,6 +68,7 @@ impl ClusterArgs {
             client_auth: self.client_auth,
             links: self.link_auth,
             durability: self.durability,
+            allow_stop: self.allow_stop,
             settings: self.settings.clone(),
         })
     }

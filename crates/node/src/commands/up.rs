@@ -46,6 +46,9 @@ pub struct Args {
     /// Run although client or link authentication or durability is switched off
     #[arg(long)]
     insecure: bool,
+    /// Let the cluster's admin key stop the nodes through `quorate stop`, for tests; this command then ends too
+    #[arg(long)]
+    allow_stop: bool,
     #[command(flatten)]
     settings: Settings,
 }
@@ -107,6 +110,7 @@ fn plan(args: &Args, service: Service) -> Result<Plan, Failure> {
         client_auth: args.client_auth.unwrap_or_default(),
         links: args.link_auth.unwrap_or_default(),
         durability: args.durability.unwrap_or_default(),
+        allow_stop: args.allow_stop,
         settings: args.settings.clone(),
     };
     // The check precedes the creation, so that a later call without the flag makes a safe cluster.
@@ -153,6 +157,13 @@ fn check(args: &Args) -> Result<ClusterConfig, Failure> {
         }
         if let Some(wanted) = args.durability.filter(|wanted| *wanted != node.durability) {
             return Err(differs("durability", wanted.name(), node.durability.name(), &file));
+        }
+        if args.allow_stop && !node.allow_stop {
+            return Err(Failure::usage(format!(
+                "--allow-stop conflicts with {}, which has allow_stop = false; leave the flag out, or write \
+                 allow_stop = true in each node.toml",
+                file.display()
+            )));
         }
         if let Some(error) = node.insecure().filter(|_| !args.insecure) {
             return Err(error.into());
@@ -230,16 +241,21 @@ impl LocalCluster {
         self.processes.start_all()
     }
 
-    /// Reports nodes that end, until a stop request. The others continue.
+    /// Reports nodes that end, until a stop request. The others continue. A node ends with exit code 0 only on request: then
+    /// the admin has stopped it.
     fn watch(&mut self) -> Result<(), Failure> {
+        let mut is_clean = true;
         while self.processes.running() > 0 {
             match self.processes.next_event(None) {
-                Some(Event::Gone(gone)) => eprintln!("{}", gone.line),
+                Some(Event::Gone(gone)) => {
+                    eprintln!("{}", gone.line);
+                    is_clean = is_clean && gone.code == Some(0);
+                }
                 Some(Event::Stop) => return Ok(()),
                 Some(Event::Ready(_) | Event::Taken(..)) | None => {}
             }
         }
-        Err(Failure::run("no node runs any more"))
+        if is_clean { Ok(()) } else { Err(Failure::run("no node runs any more")) }
     }
 }
 
@@ -267,6 +283,7 @@ mod tests {
             client_auth: ClientAuth::Signature,
             links: LinkMode::Tls,
             durability: Durability::Fsync,
+            allow_stop: false,
             settings: Settings::default(),
         };
         let testnet = Testnet::create(&dir, &plan).unwrap();

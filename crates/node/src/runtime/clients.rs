@@ -4,7 +4,7 @@ use super::rejects::Origin;
 use quorate_replica::ConnId;
 use quorate_types::limits::{
     ATTACHED_MAX, ATTACHED_PER_CONNECTION_MAX, CONNECTIONS_PER_CLIENT_MAX, ORDER_ASKS_PER_SECOND_MAX,
-    STATUS_PER_SECOND_MAX,
+    STATUS_PER_SECOND_MAX, STOPS_PER_SECOND_MAX,
 };
 use quorate_types::{ClientId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,7 @@ struct ClientConnection {
     charged: usize,
     status_requests: RequestWindow,
     order_requests: RequestWindow,
+    stop_requests: RequestWindow,
 }
 
 /// The number of requests in the second that began at `since`.
@@ -74,6 +75,7 @@ impl Clients {
             charged: 0,
             status_requests: RequestWindow::default(),
             order_requests: RequestWindow::default(),
+            stop_requests: RequestWindow::default(),
         };
         self.connections.insert(conn, connection);
     }
@@ -134,6 +136,12 @@ impl Clients {
     pub fn may_ask_order(&mut self, conn: ConnId, now: Time) -> bool {
         let connection = self.connections.get_mut(&conn);
         connection.is_some_and(|connection| connection.order_requests.takes(now, ORDER_ASKS_PER_SECOND_MAX))
+    }
+
+    /// Counts a request of a connection to stop the node. Returns whether it may have an answer: ten times a second.
+    pub fn may_ask_stop(&mut self, conn: ConnId, now: Time) -> bool {
+        let connection = self.connections.get_mut(&conn);
+        connection.is_some_and(|connection| connection.stop_requests.takes(now, STOPS_PER_SECOND_MAX))
     }
 
     /// Notes that a connection requests the replies of these clients.

@@ -13,14 +13,14 @@ const ROOM_BYTES: u64 = 32 << 20;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Node {
-    /// Waits until the disk has room again, or until `must_stop` returns true. Returns whether there is room. Meanwhile the node
-    /// has no links, and answers only questions for its status.
+    /// Waits until the disk has room again, until `must_stop` returns true, or until the admin stops the node. Returns whether there is room. Meanwhile the node
+    /// has no links, and answers only questions for its status and requests to stop.
     ///
     /// # Errors
     /// Fails when the sockets cannot be used.
     pub fn wait_for_room(&mut self, must_stop: &mut dyn FnMut() -> bool) -> Result<bool, NodeFault> {
         self.net.cut_off();
-        while !must_stop() {
+        while !must_stop() && !self.is_stopped_by_admin() {
             if self.quarantine.folder_path().is_none_or(has_room) {
                 tracing::info!("the disk has room again: the replica is opened on it");
                 return Ok(true);
@@ -48,12 +48,12 @@ impl Node {
 
     /// Takes in what clients send. Their bundles are dropped: they go to other replicas.
     fn read_clients(&mut self, now: Time) {
-        let Self { net, clients, rejects, answers, cluster, .. } = self;
+        let Self { net, clients, rejects, answers, cluster, stop_gate, .. } = self;
         net.read_ready(now, TURN_BYTES, &mut |event| match event {
             Event::ClientUp { conn, address } => clients.up(ConnId(conn.0), address),
             Event::ClientDown(conn) => clients.down(ConnId(conn.0)),
             Event::Client { conn, body } => {
-                match client_message(clients, *cluster, ConnId(conn.0), body, now) {
+                match client_message(clients, (*cluster, stop_gate), ConnId(conn.0), body, now) {
                     Ok(Taken::Answer(answer)) => answers.push(answer),
                     Ok(Taken::Nothing | Taken::Order(..)) => {}
                     Err(RefusedMessage::Ignored(reason)) => {

@@ -19,6 +19,7 @@ mod quarantine;
 mod rejects;
 mod reporter;
 mod status;
+mod stop;
 mod transfer_lines;
 mod wire;
 
@@ -46,11 +47,12 @@ use quorate_replica::ConnId;
 use quorate_storage::folder::{FolderError, FolderGuard};
 use quorate_storage::{Disk, Fault, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
 use quorate_types::codec::Wire as _;
-use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
+use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, StopAnswer, VERSION};
 use quorate_types::{BundleDigest, ClientId, ClusterId, ReplicaId, Time};
 use reporter::EventReporter;
 use std::net::TcpListener;
 use std::time::Duration;
+use stop::StopGate;
 use transfer_lines::TransferLines;
 use wire::{EarlyOutput, NodeOutput};
 
@@ -82,6 +84,8 @@ pub struct NodeSetup {
     pub link_delays_ns: Vec<u64>,
     /// The settings that `status` reports.
     pub facts: Facts,
+    /// Whether the admin's key may stop the node.
+    pub allow_stop: bool,
     /// The data folder, held as long as the node lives; `None` if no data outlives the process.
     pub folder: Option<FolderGuard>,
 }
@@ -121,6 +125,7 @@ pub fn open_alone(setup: HostSetup, disk: Box<dyn Disk>) -> Result<Host, NodeFau
 enum PendingAnswer {
     Hello(ConnId),
     Status(ConnId),
+    Stop(ConnId, StopAnswer),
     Close(ConnId, &'static str),
 }
 
@@ -156,6 +161,7 @@ pub struct Node {
     full_disk: Option<String>,
     /// The rewriting of its frames, for a replica that lies.
     disguise: Option<Box<dyn Disguise>>,
+    stop_gate: StopGate,
 }
 
 impl Node {
@@ -167,6 +173,7 @@ impl Node {
         setup.host.application = Box::new(MeteredApplication(setup.host.application));
         let committee = setup.host.replica.committee.clone();
         let me = setup.host.replica.me;
+        let admin = setup.host.replica.genesis.admin;
         let mut early = EarlyOutput::default();
         let mut host = Host::open(setup.host, setup.disk, &mut early)?;
         let identity = Identity {
@@ -181,6 +188,8 @@ impl Node {
         config.listen_clients = Some(setup.listen_clients);
         config.delays_ns = setup.link_delays_ns;
         config.client_connections_max = descriptors::client_connections_max(&config);
+        let stop_gate =
+            StopGate::new(setup.allow_stop, admin, committee.cluster, (me, host.replica().incarnation()));
         let quarantine = Quarantine::open(setup.folder, host.replica().incarnation(), &committee)?;
         let delta_ns = host.replica().guard().map(|guard| guard.bound.delta_ns);
         let net = Reactor::new(config)?;
@@ -209,6 +218,7 @@ impl Node {
             transfer_lines: TransferLines::default(),
             full_disk: None,
             disguise: None,
+            stop_gate,
         };
         let mut wire = NodeOutput {
             net: &mut node.net,
@@ -241,14 +251,14 @@ impl Node {
         }
     }
 
-    /// Runs until `must_stop` returns true, or until the replica must be opened anew. Each pass checks it: once a second at
-    /// least, and soon after a signal.
+    /// Runs until `must_stop` returns true, the admin stops the node, or the replica must be opened anew. Each pass checks it:
+    /// once a second at least, and soon after a signal.
     ///
     /// # Errors
     /// The fault that stopped the node.
     pub fn run(&mut self, must_stop: &mut dyn FnMut() -> bool) -> Result<RunEnd, NodeFault> {
         let mut end = TurnEnd::Owing;
-        while !must_stop() {
+        while !must_stop() && !self.is_stopped_by_admin() {
             end = match self.pass(end) {
                 Ok(TurnEnd::Transferred) => {
                     tracing::info!("the state of the peers is on the disk: the replica is opened on it");
@@ -396,7 +406,8 @@ impl Node {
 
     /// Hands all that has arrived to the host, and sends nothing meanwhile.
     fn read(&mut self, now: Time) -> Result<bool, NodeFault> {
-        let Self { host, net, clients, rejects, answers, cluster, links, quarantine, disguise, .. } = self;
+        let cluster = self.cluster;
+        let Self { host, net, clients, rejects, answers, links, quarantine, disguise, stop_gate, .. } = self;
         net.hold(host.paused_peers());
         let mut excluded = Ok(false);
         let log = |line: Option<LogLine>| line.into_iter().for_each(LogLine::log);
@@ -424,7 +435,7 @@ impl Node {
                     Some((&CLIENT_BUNDLE_TAG, bundle)) if clients.is_greeted(conn) => {
                         host.client_bundle(conn, bundle);
                     }
-                    _ => match client_message(clients, *cluster, conn, body, now) {
+                    _ => match client_message(clients, (cluster, stop_gate), conn, body, now) {
                         Ok(Taken::Nothing) => {}
                         Ok(Taken::Answer(answer)) => answers.push(answer),
                         Ok(Taken::Order(client, bundle)) => host.ask_order(conn, client, bundle),
@@ -478,6 +489,9 @@ impl Node {
                     let encode = || Bytes::from(FromReplica::Status(self.status_json(now)).to_bytes());
                     (conn, status.get_or_insert_with(encode).clone())
                 }
+                PendingAnswer::Stop(conn, answer) => {
+                    (conn, self.answer_stop(now, conn, answer).to_bytes().into())
+                }
                 PendingAnswer::Close(conn, reason) => {
                     self.rejects.count(self.clients.origin(conn), reason);
                     self.net.close_client(NetConn(conn.0), reason);
@@ -525,7 +539,7 @@ enum RefusedMessage {
 /// Handles a message of a client that is no bundle.
 fn client_message(
     clients: &mut Clients,
-    cluster: ClusterId,
+    (cluster, stop_gate): (ClusterId, &StopGate),
     conn: ConnId,
     body: &[u8],
     now: Time,
@@ -549,6 +563,10 @@ fn client_message(
             Ok(Taken::Answer(PendingAnswer::Status(conn)))
         }
         Ok(FromClient::Status) => Err(RefusedMessage::Ignored("status asked too often")),
+        Ok(FromClient::Stop { incarnation, signature }) if clients.may_ask_stop(conn, now) => {
+            Ok(Taken::Answer(PendingAnswer::Stop(conn, stop_gate.judge(incarnation, &signature))))
+        }
+        Ok(FromClient::Stop { .. }) => Err(RefusedMessage::Ignored("stop asked too often")),
         // The host takes the bundles of greeted connections.
         Ok(FromClient::Bundle { .. }) | Err(_) => close("malformed message"),
     }

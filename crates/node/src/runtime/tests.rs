@@ -110,6 +110,7 @@ fn clock_starts_when_the_node_is_open() {
         listen_clients: clients,
         link_delays_ns: Vec::new(),
         facts: facts(),
+        allow_stop: false,
         folder: None,
     };
     let node = Node::open(setup).unwrap();

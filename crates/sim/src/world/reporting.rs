@@ -93,6 +93,7 @@ impl FrameReader<'_> {
             }
             Ok(FromClient::Hello { .. }) => EventDetails::kind("hello"),
             Ok(FromClient::Status) => EventDetails::kind("status"),
+            Ok(FromClient::Stop { .. }) => EventDetails::kind("stop"),
             Ok(FromClient::AskOrder { bundle, .. }) => {
                 EventDetails::kind("ask-order").about(bundle.0.short()).and("asks for a proof of its order")
             }

@@ -82,6 +82,9 @@ pub struct OfferArgs {
     /// Print one JSON object at the end.
     #[arg(long)]
     pub(super) json: bool,
+    /// Stop all nodes of the cluster after the run, as `quorate stop` does. Their node.toml has to allow it.
+    #[arg(long)]
+    pub(super) stop_cluster: bool,
 }
 
 impl OfferArgs {

@@ -12,20 +12,19 @@ use crate::history_file::HistoryOutput;
 use crate::load::{Generator, LoadOptions, LoadSummary, Mix, Next, Progress};
 use crate::service_load::ServiceLoad;
 use quorate_client::driver::ClientPool;
-use quorate_client::keys;
+use quorate_node::commands::stop;
 use quorate_node::config::ClusterConfig;
 use quorate_node::exit::Failure;
-use quorate_node::layout::ADMIN_KEY;
 use quorate_node::out;
 use quorate_node::service::Service;
 use quorate_types::Genesis;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Offers the load of the key-value store and prints the result.
 ///
 /// # Errors
 /// Fails when the arguments are wrong, when a file cannot be written, when the cluster does not answer, when requests have no
-/// good answer at the end, or when the load was not carried.
+/// good answer at the end, when the load was not carried, or when a node does not stop after the run.
 pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     offer(&args.offer, Service::KV, options(args)?, args.history.as_deref())
 }
@@ -65,12 +64,10 @@ fn offer(
     ranges::check_cluster(&options, &config)?;
     let clients_max = config.genesis.clients_max;
     ranges::check_sessions(options.clients, clients_max)?;
-    let folder = args.cluster.parent().map(PathBuf::from).unwrap_or_default();
-    let admin = args.admin_key.clone().unwrap_or_else(|| folder.join(ADMIN_KEY));
-    let admin = keys::read_private(&admin).map_err(Failure::usage)?;
+    let admin = stop::read_admin_key(&args.cluster, args.admin_key.as_deref())?;
     let output = history.map(HistoryOutput::open).transpose()?;
     let pool = ClientPool::new(config.client_info()).map_err(Failure::run)?;
-    let mut generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
+    let mut generator = Generator::connect(pool, admin.clone(), options).map_err(Failure::run)?;
     let bar = LoadBar::new();
     let show_progress = &mut |progress: &Progress| {
         bar.show(progress, "");
@@ -84,8 +81,11 @@ fn offer(
         output.append(&generator.take_history()).and(read)
     });
     show(&summary, args.json)?;
-    kept?;
-    check(&summary, &config.genesis, generator.unanswered())
+    let is_good = check(&summary, &config.genesis, generator.unanswered());
+    drop(generator);
+    let stopped =
+        if args.stop_cluster { stop::stop_all(config.client_info(), &admin, stop::PATIENCE) } else { Ok(()) };
+    kept.and(is_good).and(stopped)
 }
 
 /// Checks that all requests have good answers and that the load was carried.

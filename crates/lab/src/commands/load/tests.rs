@@ -155,6 +155,7 @@ fn range_exists_for_every_number() {
         "seed",
         "arrivals",
         "key-distribution",
+        "stop-cluster",
         "help",
     ];
     for arg in command.get_arguments().filter_map(clap::Arg::get_long).filter(|arg| !texts.contains(arg)) {

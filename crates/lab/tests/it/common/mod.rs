@@ -40,8 +40,15 @@ impl Cluster {
         Self::start_with(client_auth, "treq_ms = 60_000\ncap_ms = 60_000".parse().unwrap())
     }
 
+    /// Starts a cluster that the admin may stop.
+    pub(crate) fn start_stoppable() -> Self {
+        Self::make("pbft", 4, ClientAuth::Signature, &Settings::default(), |testnet| {
+            testnet.allow_stop = true;
+        })
+    }
+
     fn start_with(client_auth: ClientAuth, params: toml::Table) -> Self {
-        Self::make("pbft", 4, client_auth, &Settings::default(), params)
+        Self::make("pbft", 4, client_auth, &Settings::default(), |testnet| testnet.params.extend(params))
     }
 
     /// Starts replicas of any protocol, with settings of `--set`.
@@ -56,16 +63,26 @@ impl Cluster {
 
     fn start_set(protocol: &str, n: u16, settings: &[&str], link_delay: Option<LinkDelay>) -> Self {
         let set = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+<<<<<<< HEAD
         let settings = Settings { set, link_delay };
         Self::make(protocol, n, ClientAuth::Signature, &settings, toml::Table::new())
+=======
+        Self::make(protocol, n, ClientAuth::Signature, &Settings { set }, |_| {})
+>>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
     }
 
-    fn make(protocol: &str, n: u16, client_auth: ClientAuth, set: &Settings, params: toml::Table) -> Self {
+    fn make(
+        protocol: &str,
+        n: u16,
+        client_auth: ClientAuth,
+        set: &Settings,
+        change: impl FnOnce(&mut Testnet),
+    ) -> Self {
         let entry = quorate_protocols::find(protocol).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("cluster");
         let mut testnet = trial::make(&dir, Service::KV, entry, n, client_auth, set).unwrap();
-        testnet.params.extend(params);
+        change(&mut testnet);
         testnet.write().unwrap();
         let insecure = client_auth == ClientAuth::None;
         let binary = env!("CARGO_BIN_EXE_quorate").into();

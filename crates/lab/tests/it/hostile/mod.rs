@@ -6,4 +6,5 @@ mod clients;
 mod descriptors;
 mod floods;
 mod peers;
+mod stops;
 mod target;

@@ -30,6 +30,11 @@ impl Target {
         Self::attack(Cluster::start(ClientAuth::Signature))
     }
 
+    /// Starts replicas that the admin may stop.
+    pub(crate) fn start_stoppable() -> Self {
+        Self::attack(Cluster::start_stoppable())
+    }
+
     /// Starts four replicas of another protocol.
     pub(crate) fn start_of(protocol: &str) -> Self {
         Self::attack(Cluster::start_of(protocol, 4, &["delta_ms=500"]))
