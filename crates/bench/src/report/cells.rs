@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of our own system in an archive.
-const OURS: &str = "quorate";
+pub(super) const OURS: &str = "quorate";
 
 /// The least, the middle and the greatest value of the runs of a cell.
 #[derive(Clone, Copy, PartialEq, Debug)]

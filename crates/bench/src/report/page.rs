@@ -1,9 +1,10 @@
 //! The page of a report.
 
-use super::cells::{Cell, cells, studies};
+use super::cells::{Cell, OURS, cells, studies};
 use super::chart::{for_page, for_picture, render};
 use super::figures::{NOT_RECORDED, Shown, Table, build, everything, kind_name};
 use super::numbers::{exact, float, float_of};
+use super::reading::SETTINGS;
 use super::{ReportError, png};
 use crate::archive::{Archive, Manifest, Published, StudyFacts};
 use minijinja::syntax::SyntaxConfig;
@@ -16,6 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const TEMPLATE: &str = include_str!("../../templates/report.html");
 /// Values of the yardstick that the header shows, at most.
 const YARDSTICK_MAX: usize = 60;
+
+/// Settings of our own cells that the header names in any case.
+const OUR_SETTINGS: &[&str] = &["durability", "authentication of links", "authentication of clients"];
+/// Settings of other systems that the header names in any case.
+const SETTINGS_OF_OTHERS: &[&str] = &["durability", "authentication"];
 
 /// A page, and the pictures beside it.
 pub(super) struct Page {
@@ -147,39 +153,32 @@ fn facts(manifest: &Manifest, cells: &[Cell]) -> Vec<(String, String)> {
     .collect()
 }
 
-/// Returns durability and authentication of cells. A setting with several values has all of them.
+/// Returns durability and authentication of cells, our own first. A setting with several values has all of them.
 fn settings(cells: &[Cell]) -> Vec<(String, String)> {
-    let names = ["durability", "authentication of links", "authentication of clients"];
-    let mut values: BTreeMap<&str, BTreeSet<String>> =
-        names.into_iter().map(|name| (name, BTreeSet::new())).collect();
-    let mut externals: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
-    for cell in cells {
-        for reading in &cell.readings {
-            for (name, value) in &reading.settings {
-                let known = if cell.system == "quorate" {
-                    values.entry(name).or_default()
-                } else {
-                    externals.entry((cell.system.as_str(), name)).or_default()
-                };
-                known.insert(value.clone());
+    let mut systems: Vec<&str> = Vec::new();
+    for cell in cells.iter().filter(|cell| !cell.readings.is_empty()) {
+        if !systems.contains(&cell.system.as_str()) {
+            systems.push(&cell.system);
+        }
+    }
+    systems.sort_by_key(|system| *system != OURS);
+    let mut rows = Vec::new();
+    for system in systems {
+        let expected = if system == OURS { OUR_SETTINGS } else { SETTINGS_OF_OTHERS };
+        for (_, name) in SETTINGS {
+            let own = cells.iter().filter(|cell| cell.system == system);
+            let readings = own.flat_map(|cell| &cell.readings);
+            let values: BTreeSet<&str> =
+                readings.filter_map(|reading| reading.settings.get(name).map(String::as_str)).collect();
+            let text: Vec<&str> = values.into_iter().collect();
+            let name_of = if system == OURS { name.to_owned() } else { format!("{name} of {system}") };
+            if !text.is_empty() {
+                rows.push((name_of, text.join(", ")));
+            } else if expected.contains(&name) {
+                rows.push((name_of, NOT_RECORDED.to_owned()));
             }
         }
     }
-    let text = |values: BTreeSet<String>| {
-        if values.is_empty() {
-            NOT_RECORDED.to_owned()
-        } else {
-            values.into_iter().collect::<Vec<_>>().join(", ")
-        }
-    };
-    let ours = cells.iter().any(|cell| cell.system == "quorate" && !cell.readings.is_empty());
-    let mut rows: Vec<(String, String)> = Vec::new();
-    if ours {
-        rows.extend(values.into_iter().map(|(name, values)| (name.to_owned(), text(values))));
-    }
-    rows.extend(
-        externals.into_iter().map(|((system, name), values)| (format!("{name} of {system}"), text(values))),
-    );
     rows
 }
 

@@ -11,6 +11,24 @@ const CARRIED_PERCENT: f64 = 95.0;
 /// Other numbers of a result that are kept, at most.
 const OTHERS_MAX: usize = 16;
 
+/// Settings for the header: the field of the result, and the name for people.
+pub(super) const SETTINGS: [(&str, &str); 5] = [
+    ("durability", "durability"),
+    ("link_auth", "authentication of links"),
+    ("client_auth", "authentication of clients"),
+    ("authentication", "authentication"),
+    ("service", "service"),
+];
+
+/// Further numbers of a load, for the table of all values: the place in the result, the name for people, and the unit's size.
+const FURTHER: [(&str, &str, f64); 5] = [
+    ("/errors", "errors", 1.0),
+    ("/goodput_first_reply", "goodput by first replies (requests/s)", 1.0),
+    ("/latency_ns/max", "greatest latency (ms)", 1e6),
+    ("/latency_ns/p999", "p99.9 latency (ms)", 1e6),
+    ("/longest_gap_ms", "longest time without an answer (ms)", 1.0),
+];
+
 /// All measures, in the order of tables.
 pub(super) const MEASURES: [Measure; 6] = [
     Measure::Goodput,
@@ -63,7 +81,7 @@ pub(super) struct Reading {
     pub(super) ledger: BTreeMap<String, f64>,
     /// Settings for the header: name and value.
     pub(super) settings: BTreeMap<&'static str, String>,
-    /// Other numbers of a result without goodput, by name.
+    /// Further numbers, by name.
     pub(super) others: BTreeMap<String, f64>,
     /// The remark of an external system.
     pub(super) note: String,
@@ -79,7 +97,7 @@ impl Reading {
                 values.insert(measure, value);
             }
         }
-        let others = if values.contains_key(&Measure::Goodput) { BTreeMap::new() } else { others(load) };
+        let others = if values.contains_key(&Measure::Goodput) { further(load) } else { others(load) };
         Self {
             values,
             is_saturated: is_saturated(load),
@@ -193,21 +211,19 @@ fn ledger(load: &Value) -> BTreeMap<String, f64> {
 
 /// Returns the settings that the header shows. A name is absent where the run has not recorded it.
 fn settings(run: &CellRun) -> BTreeMap<&'static str, String> {
-    let names = [
-        ("durability", "durability"),
-        ("link_auth", "authentication of links"),
-        ("client_auth", "authentication of clients"),
-        ("authentication", "authentication"),
-        ("service", "service"),
-    ];
     let mut settings = BTreeMap::new();
-    for (field, shown) in names {
+    for (field, shown) in SETTINGS {
         let value = run.load.get(field).or_else(|| run.axes.get(field)).and_then(Value::as_str);
         if let Some(value) = value.filter(|value| *value != "unknown") {
             settings.insert(shown, value.to_owned());
         }
     }
     settings
+}
+
+fn further(load: &Value) -> BTreeMap<String, f64> {
+    let read = |(path, name, size): (&str, &str, f64)| Some((name.to_owned(), number(load, path)? / size));
+    FURTHER.into_iter().filter_map(read).collect()
 }
 
 /// Returns the first numbers of an object that is no result of a load, in its own order of names.

@@ -3,7 +3,9 @@
 use super::super::ReportError;
 use super::legend::Rows;
 use super::palette::{FAULT, GROUND, INK, PAPER, Shape};
-use super::{Axis, Chart, Fill, LEFT, Layer, Look, PLOT_WIDTH, Panel, RIGHT, Stroke, TEXT, WIDTH, shortened};
+use super::{
+    Axis, Chart, Fill, LEFT, Layer, Look, PLOT_WIDTH, Panel, RIGHT, Stroke, TEXT, WIDTH, lines, shortened,
+};
 use plotters::backend::SVGBackend;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
@@ -13,10 +15,14 @@ use plotters::element::{Circle, DashedPathElement, PathElement, Polygon, Rectang
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoFont, RGBColor, TextStyle};
 
-/// Pixels of the title above the panels.
-const TITLE: u32 = 40;
-/// Pixels of the title of a panel.
-const PANEL_TITLE: u32 = 24;
+/// Pixels around the title of a chart, and of a line of it.
+const TITLE: u32 = 18;
+const TITLE_LINE: u32 = 22;
+/// Pixels of the text of a title.
+const TITLE_TEXT: f64 = 16.0;
+/// Pixels below the title of a panel, and of a line of it.
+const PANEL_TITLE: u32 = 6;
+const PANEL_TITLE_LINE: u32 = 18;
 /// Pixels of the numbers of faults above a plot.
 const FAULT_NUMBERS: u32 = 15;
 /// Pixels of the name of the y axis above a plot.
@@ -42,19 +48,51 @@ pub(super) type Failure = DrawingAreaErrorKind<std::io::Error>;
 pub(in crate::report) fn render(chart: &Chart) -> Result<String, ReportError> {
     let rows = Rows::of(chart);
     let panels = chart.panels.iter().map(panel_height);
-    let height = panels.fold(TITLE.saturating_add(rows.height()), u32::saturating_add);
+    let height = panels.fold(title_height(chart).saturating_add(rows.height()), u32::saturating_add);
     let mut svg = String::new();
     let drawn = draw(chart, &rows, &SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area());
     drawn.map_err(|error| ReportError::Draw { chart: chart.title.clone(), why: error.to_string() })?;
     Ok(svg)
 }
 
+fn title_lines(chart: &Chart) -> Vec<String> {
+    lines(&chart.title, f64::from(PLOT_WIDTH) * TEXT / TITLE_TEXT)
+}
+
+fn title_height(chart: &Chart) -> u32 {
+    height_of(&title_lines(chart), TITLE, TITLE_LINE)
+}
+
+fn panel_title(panel: &Panel) -> Vec<String> {
+    if panel.title.is_empty() { Vec::new() } else { lines(&panel.title, f64::from(PLOT_WIDTH)) }
+}
+
+fn panel_title_height(panel: &Panel) -> u32 {
+    let lines = panel_title(panel);
+    if lines.is_empty() { 0 } else { height_of(&lines, PANEL_TITLE, PANEL_TITLE_LINE) }
+}
+
+/// Returns the pixels of so many lines with so many pixels around them.
+fn height_of(lines: &[String], around: u32, line: u32) -> u32 {
+    u32::try_from(lines.len()).unwrap_or(0).saturating_mul(line).saturating_add(around)
+}
+
+/// Writes lines above each other, from the left end of the plot on.
+fn write_lines(area: &Area<'_>, lines: &[String], around: u32, line: u32, size: f64) -> Result<(), Failure> {
+    let left = i32::try_from(LEFT).unwrap_or(0);
+    let mut middle = around.midpoint(line);
+    for text in lines {
+        write(area, text, (left, i32::try_from(middle).unwrap_or(0)), size, HPos::Left)?;
+        middle = middle.saturating_add(line);
+    }
+    Ok(())
+}
+
 /// Returns the pixels above a plot: its title, the name of the y axis, and the numbers of faults.
 fn above(panel: &Panel) -> u32 {
-    let title = if panel.title.is_empty() { 0 } else { PANEL_TITLE };
     let has_faults = panel.layers.iter().any(|layer| matches!(layer, Layer::Fault { .. }));
     let faults = if has_faults { FAULT_NUMBERS } else { 0 };
-    title.saturating_add(Y_NAME).saturating_add(faults)
+    panel_title_height(panel).saturating_add(Y_NAME).saturating_add(faults)
 }
 
 fn panel_height(panel: &Panel) -> u32 {
@@ -62,10 +100,8 @@ fn panel_height(panel: &Panel) -> u32 {
 }
 
 fn draw(chart: &Chart, rows: &Rows, root: &Area<'_>) -> Result<(), Failure> {
-    let left = i32::try_from(LEFT).unwrap_or(0);
-    let room = f64::from(WIDTH.saturating_sub(LEFT));
-    write(root, &shortened(&chart.title, room * 0.78), (left, 20), 16.0, HPos::Left)?;
-    let mut top = TITLE;
+    write_lines(root, &title_lines(chart), TITLE, TITLE_LINE, TITLE_TEXT)?;
+    let mut top = title_height(chart);
     for panel in &chart.panels {
         let height = panel_height(panel);
         draw_panel(panel, &root.clone().shrink((0, top), (WIDTH, height)), root)?;
@@ -127,11 +163,8 @@ fn draw_panel(panel: &Panel, area: &Area<'_>, root: &Area<'_>) -> Result<(), Fai
 fn draw_names(panel: &Panel, area: &Area<'_>) -> Result<(), Failure> {
     let left = i32::try_from(LEFT).unwrap_or(0);
     let room = f64::from(PLOT_WIDTH);
-    let mut middle = 12;
-    if !panel.title.is_empty() {
-        write(area, &shortened(&panel.title, room), (left, middle), TEXT, HPos::Left)?;
-        middle = middle.saturating_add(i32::try_from(PANEL_TITLE).unwrap_or(0));
-    }
+    write_lines(area, &panel_title(panel), PANEL_TITLE, PANEL_TITLE_LINE, TEXT)?;
+    let middle = i32::try_from(panel_title_height(panel)).unwrap_or(0).saturating_add(12);
     let y_name = shortened(panel.y.name(), room);
     write(area, &y_name, (left.saturating_sub(Y_NAME_LEFT), middle), TEXT, HPos::Left)?;
     let plot_end = i32::try_from(above(panel).saturating_add(panel.height)).unwrap_or(0);
@@ -208,7 +241,7 @@ pub(super) fn draw_line(
     match stroke {
         Stroke::Solid => root.draw(&PathElement::new(points, look.colour().stroke_width(2))),
         Stroke::Dashed => {
-            root.draw(&DashedPathElement::new(points, 5, 4, look.colour().mix(0.75).stroke_width(1)))
+            root.draw(&DashedPathElement::new(points, 5, 4, look.colour().mix(0.85).stroke_width(1)))
         }
     }
 }

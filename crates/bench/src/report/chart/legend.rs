@@ -3,9 +3,7 @@
 use super::super::numbers::{float, pixel, short};
 use super::draw::{Area, Failure, draw_line, draw_marker, draw_whisker, write};
 use super::palette::{FAULT, heat};
-use super::{
-    Chart, ColourBar, Entry, Fill, LEFT, Look, RIGHT, Stroke, Symbol, TEXT, WIDTH, shortened, text_width,
-};
+use super::{Chart, ColourBar, Fill, LEFT, Look, PLOT_WIDTH, Stroke, Symbol, TEXT, lines, text_width};
 use plotters::element::{DashedPathElement, PathElement, Rectangle};
 use plotters::style::text_anchor::HPos;
 use plotters::style::{Color, RGBColor};
@@ -23,23 +21,41 @@ const BAR_STEPS: i32 = 70;
 
 /// The rows of a legend.
 pub(super) struct Rows<'a> {
-    rows: Vec<Vec<(f64, &'a Entry)>>,
+    rows: Vec<Vec<Item>>,
     bar: Option<&'a ColourBar>,
 }
 
+/// A symbol with a text, or a further line of a text.
+struct Item {
+    across: f64,
+    symbol: Symbol,
+    text: String,
+}
+
 impl<'a> Rows<'a> {
-    /// Divides the entries of a chart into rows.
+    /// Divides the entries of a chart into rows. A text without room in one row has several.
     pub(super) fn of(chart: &'a Chart) -> Self {
-        let mut rows: Vec<Vec<(f64, &Entry)>> = Vec::new();
-        let mut used = f64::INFINITY;
+        let mut rows: Vec<Vec<Item>> = Vec::new();
+        let (mut used, mut last) = (f64::INFINITY, None);
         for entry in &chart.legend {
-            let width = symbol_width(entry) + text_width(&entry.text).min(room(entry)) + GAP;
-            if used + width > room(entry) + SYMBOL + GAP {
+            let symbol = symbol_width(entry.symbol);
+            let width = symbol + text_width(&entry.text) + GAP;
+            let begins_texts = entry.symbol == Symbol::Text && last.is_some_and(|last| last != Symbol::Text);
+            if used + width > f64::from(PLOT_WIDTH) + GAP || begins_texts {
                 rows.push(Vec::new());
                 used = 0.0;
             }
-            if let Some(row) = rows.last_mut() {
-                row.push((used, entry));
+            last = Some(entry.symbol);
+            for (i, text) in lines(&entry.text, f64::from(PLOT_WIDTH) - symbol).into_iter().enumerate() {
+                let item = if i == 0 {
+                    Item { across: used, symbol: entry.symbol, text }
+                } else {
+                    rows.push(Vec::new());
+                    Item { across: symbol, symbol: Symbol::Text, text }
+                };
+                if let Some(row) = rows.last_mut() {
+                    row.push(item);
+                }
             }
             used += width;
         }
@@ -61,8 +77,8 @@ impl<'a> Rows<'a> {
             middle = middle.saturating_add(i32::try_from(BAR_HEIGHT).unwrap_or(0));
         }
         for row in &self.rows {
-            for (across, entry) in row {
-                draw_entry(root, entry, pixel(f64::from(LEFT) + across), middle)?;
+            for item in row {
+                draw_item(root, item, middle)?;
             }
             middle = middle.saturating_add(i32::try_from(ROW).unwrap_or(0));
         }
@@ -70,20 +86,16 @@ impl<'a> Rows<'a> {
     }
 }
 
-fn symbol_width(entry: &Entry) -> f64 {
-    if entry.symbol == Symbol::Text { 0.0 } else { SYMBOL }
+fn symbol_width(symbol: Symbol) -> f64 {
+    if symbol == Symbol::Text { 0.0 } else { SYMBOL }
 }
 
-/// Returns the pixels that the text of an entry may have.
-fn room(entry: &Entry) -> f64 {
-    f64::from(WIDTH.saturating_sub(LEFT).saturating_sub(RIGHT)) - symbol_width(entry)
-}
-
-fn draw_entry(root: &Area<'_>, entry: &Entry, left: i32, middle: i32) -> Result<(), Failure> {
+fn draw_item(root: &Area<'_>, item: &Item, middle: i32) -> Result<(), Failure> {
+    let left = pixel(f64::from(LEFT) + item.across);
     let (right, centre) = (left.saturating_add(30), left.saturating_add(15));
     let line = || vec![(left, middle), (right, middle)];
     let (above, below) = (middle.saturating_sub(7), middle.saturating_add(7));
-    match entry.symbol {
+    match item.symbol {
         Symbol::Series(look) => {
             draw_line(root, line(), look, Stroke::Solid)?;
             draw_marker(root, (centre, middle), look, Fill::Full)?;
@@ -105,8 +117,8 @@ fn draw_entry(root: &Area<'_>, entry: &Entry, left: i32, middle: i32) -> Result<
         }
         Symbol::Text => {}
     }
-    let left = pixel(f64::from(left) + symbol_width(entry));
-    write(root, &shortened(&entry.text, room(entry)), (left, middle), TEXT, HPos::Left)
+    let text_left = pixel(f64::from(left) + symbol_width(item.symbol));
+    write(root, &item.text, (text_left, middle), TEXT, HPos::Left)
 }
 
 fn draw_bar(root: &Area<'_>, bar: &ColourBar, top: i32) -> Result<(), Failure> {

@@ -175,5 +175,27 @@ fn shortened(text: &str, width: f64) -> String {
     text.chars().take(room).chain(std::iter::once('…')).collect()
 }
 
+/// Returns the lines of a text that has to fit a width. A word longer than a line is cut.
+fn lines(text: &str, width: f64) -> Vec<String> {
+    let room = super::numbers::index(width / CHARACTER).max(1);
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut rest: Vec<char> = word.chars().collect();
+        while !rest.is_empty() {
+            let Some(line) = lines.last_mut() else { break };
+            let used = line.chars().count();
+            let gap = usize::from(used > 0);
+            if used.saturating_add(gap).saturating_add(rest.len()) <= room {
+                line.extend(std::iter::repeat_n(' ', gap).chain(rest.drain(..)));
+            } else if used > 0 {
+                lines.push(String::new());
+            } else {
+                line.extend(rest.drain(..room.min(rest.len())));
+            }
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests;

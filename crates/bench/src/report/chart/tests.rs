@@ -106,7 +106,8 @@ fn series_differ_in_colour_or_marker() {
 
 #[test]
 fn legend_is_complete_and_inside_the_picture() {
-    let entry = |i: usize| Entry::new(Symbol::Series(Look::of(i)), format!("series {i} {}", "x".repeat(i)));
+    let entry =
+        |i: usize| Entry::new(Symbol::Series(Look::of(i)), format!("series {i} {}", "x".repeat(i + 1)));
     let chart = Chart { legend: (0..60).map(entry).collect(), ..Chart::default() };
     let svg = render(&chart).unwrap();
     for i in 0..60 {
@@ -118,6 +119,24 @@ fn legend_is_complete_and_inside_the_picture() {
         let (x, y) = (numbers.next().unwrap(), numbers.next().unwrap());
         assert!(x < f64::from(WIDTH) && y < height, "{x}, {y} in a height of {height}");
     }
+}
+
+#[test]
+fn long_text_has_several_lines() {
+    let width = 10.0 * CHARACTER;
+    for (text, expected) in [
+        ("", vec![""]),
+        ("short", vec!["short"]),
+        ("two words of it", vec!["two words", "of it"]),
+        ("abcdefghijklmnopqrstuvw xyz", vec!["abcdefghij", "klmnopqrst", "uvw xyz"]),
+    ] {
+        assert_eq!(lines(text, width), expected, "{text:?}");
+    }
+    assert_eq!(lines("abc", 0.0), ["a", "b", "c"]);
+    let long = Entry::new(Symbol::Fault, "1: ".to_owned() + &"a fault of a replica; ".repeat(20) + "the end");
+    let chart = Chart { title: "word ".repeat(60) + "last", legend: vec![long], ..Chart::default() };
+    let svg = render(&chart).unwrap();
+    assert!(svg.contains("the end\n") && svg.contains("last\n") && !svg.contains('…'), "{svg}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn timeline_has_answers_errors_and_numbered_faults() {
             "good answers",
             "errors",
             "1: replica 0 killed (at 1 s)",
-            "2: replica 0 started (at 3 s); link cut (at 3.010 s)"
+            "2: replica 0 started (at 3 s); link cut (at 3.01 s)"
         ]
     );
     let answers = Layer::Line {
@@ -201,4 +201,10 @@ fn table_of_everything_has_other_numbers_and_remarks() {
         [["pbft n=4, rate 500", "1", "3", "1", "failed runs: 2"].map(str::to_owned).to_vec()]
     );
     assert!(only(&cells).spread(Measure::Goodput).is_none());
+    let cells = super::super::cells::cells(&archive());
+    let table = everything("All", &cells.iter().collect::<Vec<_>>());
+    assert_eq!(table.columns[8..], ["greatest latency (ms)", "p99.9 latency (ms)", "remarks"]);
+    let saturated = &table.rows[2];
+    assert_eq!(saturated[..3], ["pbft n=4, rate 1000", "3", "900 (880 to 930)"]);
+    assert_eq!(saturated.last().unwrap(), "saturated: the latency is that of a growing queue");
 }

@@ -2,7 +2,7 @@
 
 use super::super::cells::{Cell, Spread};
 use super::super::chart::{Axis, Chart, Entry, Layer, Look, Panel, Stroke, Symbol};
-use super::super::numbers::{exact, index};
+use super::super::numbers::{float, float_of, index, without_zeros};
 use super::super::reading::{Interval, Reading};
 use super::{LOW, TALL, remark, with_panels};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl<'a> Times<'a> {
 
     /// Returns the second at which an interval begins.
     pub(super) fn second(&self, interval: usize) -> f64 {
-        super::super::numbers::float_of(interval) * self.step_ms / 1e3
+        float_of(interval) * self.step_ms / 1e3
     }
 
     /// Returns the values of each interval over the runs, at the middle of the interval: second, spread.
@@ -118,15 +118,12 @@ pub(super) struct Marks {
 impl Marks {
     /// Returns the marks of the faults of a cell whose run takes so many seconds. Faults close to each other have one mark.
     pub(super) fn add(&mut self, cell: &Cell, seconds: f64) -> Vec<Layer> {
-        let mut faults: Vec<(f64, String)> = cell
-            .faults
-            .iter()
-            .map(|fault| (super::super::numbers::float(fault.at_ms) / 1e3, fault.what.clone()))
-            .collect();
+        let mut faults: Vec<(f64, String)> =
+            cell.faults.iter().map(|fault| (float(fault.at_ms) / 1e3, fault.what.clone())).collect();
         faults.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
         let mut groups: Vec<(f64, Vec<String>)> = Vec::new();
         for (at, what) in faults {
-            let text = format!("{what} (at {} s)", exact(at));
+            let text = format!("{what} (at {} s)", without_zeros(&format!("{at:.3}")));
             match groups.last_mut() {
                 Some((first, texts)) if at - *first < seconds * CLOSE => texts.push(text),
                 _ => groups.push((at, vec![text])),
