@@ -126,14 +126,9 @@ impl ClusterDraft {
     fn check(&self) -> Result<(), Failure> {
         let cluster = self.applied.cluster.as_read().map_err(|error| refused(&error))?;
         for (id, addresses) in cluster.ids().zip(&cluster.replicas) {
-<<<<<<< HEAD
             let Applied { local_params, disk, delays, .. } = &self.applied;
             let chosen = (local_params, *disk, delays);
-            let node = node_config(&cluster, (id, *addresses), self.durability, chosen);
-=======
-            let chosen = (&self.applied.local_params, self.applied.disk);
             let node = node_config(&cluster, (id, *addresses), (self.durability, self.allow_stop), chosen);
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
             let node = node.as_read().map_err(|error| refused(&error))?;
             // The check of the parameters is the same for all replicas.
             let first = self.keys.first().filter(|_| id == ReplicaId(0));
@@ -164,13 +159,8 @@ impl ClusterDraft {
                 write_base(&data, &identity, (&cluster.genesis, &disk), base)?;
             }
         }
-<<<<<<< HEAD
-        let (dir, durability) = (dir.to_owned(), self.durability);
-        let testnet = Testnet { dir, durability, cluster, params, disk, delays };
-=======
         let Self { durability, allow_stop, .. } = self;
-        let testnet = Testnet { dir: dir.to_owned(), durability, allow_stop, cluster, params, disk };
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
+        let testnet = Testnet { dir: dir.to_owned(), durability, allow_stop, cluster, params, disk, delays };
         testnet.write()?;
         Ok(testnet)
     }
@@ -186,13 +176,8 @@ fn refused(error: &ConfigError) -> Failure {
 fn node_config(
     cluster: &ClusterConfig,
     (id, listen): (ReplicaId, ReplicaAddresses),
-<<<<<<< HEAD
-    durability: Durability,
-    (params, disk, delays): (&toml::Table, DiskLimits, &LinkDelays),
-=======
     (durability, allow_stop): (Durability, bool),
-    (params, disk): (&toml::Table, DiskLimits),
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
+    (params, disk, delays): (&toml::Table, DiskLimits, &LinkDelays),
 ) -> NodeConfig {
     let mut node = NodeConfig::new(cluster.clone(), id, listen);
     (node.durability, node.allow_stop, node.disk) = (durability, allow_stop, disk);
@@ -299,13 +284,9 @@ impl Testnet {
     /// Fails when the files cannot be written.
     pub fn write(&self) -> Result<(), Failure> {
         for (id, addresses) in self.cluster.ids().zip(&self.cluster.replicas) {
-<<<<<<< HEAD
             let chosen = (&self.params, self.disk, &self.delays);
-            let node = node_config(&self.cluster, (id, *addresses), self.durability, chosen);
-=======
-            let choices = (self.durability, self.allow_stop);
-            let node = node_config(&self.cluster, (id, *addresses), choices, (&self.params, self.disk));
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
+            let node =
+                node_config(&self.cluster, (id, *addresses), (self.durability, self.allow_stop), chosen);
             replace(&node_file(&self.dir, id), &node.to_toml())?;
         }
         replace(&self.dir.join(CLUSTER_FILE), &self.cluster.to_toml())

@@ -197,15 +197,11 @@ mod tests {
                 client_auth: ClientAuth::Signature,
                 links: LinkMode::Tls,
                 durability: Durability::Fsync,
-<<<<<<< HEAD
+                allow_stop: false,
                 settings: Settings {
                     set: set.iter().map(|text| text.parse().unwrap()).collect(),
                     ..Settings::default()
                 },
-=======
-                allow_stop: false,
-                settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
             };
             let dir = folder.path().join(name);
             let testnet = Testnet::create(&dir, &plan).unwrap();

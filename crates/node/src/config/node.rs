@@ -110,13 +110,10 @@ pub struct NodeConfig {
     pub disk: DiskLimits,
     /// The level of the log.
     pub log: tracing::Level,
-<<<<<<< HEAD
     /// The emulated one-way delays of frames to each replica, in nanoseconds, by id; empty for none.
     pub link_delays_ns: Vec<u64>,
-=======
     /// Whether the admin's key may stop the node.
     pub allow_stop: bool,
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
     /// The local parameters of the protocol that the file sets.
     pub local_params: toml::Table,
     origin: Origin,
@@ -159,14 +156,11 @@ quorate_client::config_fields! {
         "Decided blocks kept for replicas that were away. A replica that misses more receives the state of the others.";
     RECORD: "record", "false", Never, "Recording of inputs for a replay. It is not part of this version: false.";
     LOG: "log", "\"info\"", AtStart, "Least severity of the lines on the error stream.";
-<<<<<<< HEAD
     LINK_DELAY: "link_delay_ms", "[0, 20, 20, 20]", AtStart,
         "Emulated one-way delays, for experiments: milliseconds that frames to each replica wait before they leave, in the\n\
          order of cluster.toml, with fractions. Without the field, with [] and with 0 there is no delay.";
-=======
     ALLOW_STOP: "allow_stop", "false", AtStart,
         "Whether the cluster's admin key may stop this node through `quorate stop`: true for clusters of a test.";
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
 }
 
 impl NodeConfig {
@@ -185,11 +179,8 @@ impl NodeConfig {
             durability: Durability::default(),
             disk: DiskLimits::default(),
             log: tracing::Level::INFO,
-<<<<<<< HEAD
             link_delays_ns: Vec::new(),
-=======
             allow_stop: false,
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
             local_params: toml::Table::new(),
             origin: Source::of(NODE_FILE, "").origin(),
         }
@@ -238,16 +229,13 @@ impl NodeConfig {
                 keep_bytes: root.size(&KEEP_BYTES, KEEP_BYTES_MIN..=DISK_BYTES_CEILING)?,
             },
             log: root.choice(&LOG, &LOG_LEVELS)?,
-<<<<<<< HEAD
             // Clusters of earlier versions do not have the field.
             link_delays_ns: if root.names().iter().any(|name| name == LINK_DELAY.name) {
                 root.value(&LINK_DELAY, &expected_delays(), read_delays)?
             } else {
                 Vec::new()
             },
-=======
             allow_stop: root.value(&ALLOW_STOP, "true or false", |value| value.as_bool())?,
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
             local_params: toml::Table::new(),
             origin: origin.clone(),
         };
@@ -401,11 +389,8 @@ impl NodeConfig {
         out.size(&KEEP_BYTES, self.disk.keep_bytes);
         out.value(&RECORD, false);
         out.text(&LOG, name_of(&LOG_LEVELS, self.log));
-<<<<<<< HEAD
         out.value(&LINK_DELAY, show_delays(&self.link_delays_ns));
-=======
         out.value(&ALLOW_STOP, self.allow_stop);
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
         self.write_params(&mut out);
         out.finish()
     }

@@ -43,12 +43,8 @@ fn testnet_from(n: u16, protocol: &str, settings: Settings) -> (TempDir, Result<
         client_auth: ClientAuth::Signature,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
-<<<<<<< HEAD
-        settings,
-=======
         allow_stop: false,
-        settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
+        settings,
     };
     let testnet = Testnet::create(folder.path(), &plan);
     (folder, testnet)

@@ -16,15 +16,11 @@ fn plan(entry: &'static Entry, set: &[String]) -> Plan {
         client_auth: ClientAuth::Signature,
         links: LinkMode::Tls,
         durability: Durability::Fsync,
-<<<<<<< HEAD
+        allow_stop: false,
         settings: Settings {
             set: set.iter().map(|text| text.parse().unwrap()).collect(),
             ..Settings::default()
         },
-=======
-        allow_stop: false,
-        settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
     }
 }
 
@@ -34,12 +30,8 @@ fn node_starts(draft: &ClusterDraft, dir: &Path) -> Result<(), String> {
     fs::write(dir.join(CLUSTER_FILE), cluster.to_toml()).unwrap();
     let ids = [0, cluster.n() - 1];
     for (id, listen) in cluster.ids().zip(&cluster.replicas).filter(|(id, _)| ids.contains(&id.index())) {
-<<<<<<< HEAD
-        let node = node_config(cluster, (id, *listen), draft.durability, (local_params, *disk, delays));
-=======
         let choices = (draft.durability, draft.allow_stop);
-        let node = node_config(cluster, (id, *listen), choices, (local_params, *disk));
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
+        let node = node_config(cluster, (id, *listen), choices, (local_params, *disk, delays));
         let file = node_file(dir, id);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, node.to_toml()).unwrap();
@@ -93,13 +85,8 @@ impl ClusterDraft {
     fn node_text(&self) -> String {
         let Applied { cluster, local_params, disk, delays } = &self.applied;
         let listen = cluster.replicas[0];
-<<<<<<< HEAD
-        let chosen = (local_params, *disk, delays);
-        node_config(cluster, (ReplicaId(0), listen), self.durability, chosen).to_toml()
-=======
         let choices = (self.durability, self.allow_stop);
-        node_config(cluster, (ReplicaId(0), listen), choices, (local_params, *disk)).to_toml()
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
+        node_config(cluster, (ReplicaId(0), listen), choices, (local_params, *disk, delays)).to_toml()
     }
 }
 

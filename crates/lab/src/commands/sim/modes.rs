@@ -39,12 +39,7 @@ impl OtherMode {
     }
 
     /// Runs the other mode, if one is asked for.
-    pub(super) fn run(
-        &self,
-        entry: &Entry,
-        n: Option<usize>,
-        is_json: bool,
-    ) -> Option<Result<(), Failure>> {
+    pub(super) fn run(&self, entry: &Entry, n: Option<usize>, is_json: bool) -> Option<Result<(), Failure>> {
         match &self.script {
             Some(file) => Some(script(file, self.update)),
             None => self.figures.then(|| figures(entry, n, is_json)),

@@ -63,12 +63,8 @@ impl Cluster {
 
     fn start_set(protocol: &str, n: u16, settings: &[&str], link_delay: Option<LinkDelay>) -> Self {
         let set = settings.iter().map(|setting| setting.parse().unwrap()).collect();
-<<<<<<< HEAD
         let settings = Settings { set, link_delay };
-        Self::make(protocol, n, ClientAuth::Signature, &settings, toml::Table::new())
-=======
-        Self::make(protocol, n, ClientAuth::Signature, &Settings { set }, |_| {})
->>>>>>> d2ac6feba519e3707248a85f3c865872f54a5667
+        Self::make(protocol, n, ClientAuth::Signature, &settings, |_| {})
     }
 
     fn make(
