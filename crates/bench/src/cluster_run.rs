@@ -72,9 +72,19 @@ pub enum PaceOf {
     Saturating,
 }
 
-/// Options of the load that finds the saturation.
-const SATURATING: [(&str, &str); 5] =
-    [("in-flight", "4000"), ("clients", "8"), ("seconds", "4"), ("warmup", "2"), ("bundle", "0")];
+/// Options of the load that finds the saturation, in place of those of the cell.
+const SATURATING: [(&str, &str); 3] = [("in-flight", "4000"), ("seconds", "4"), ("warmup", "2")];
+/// Options of the cell that this load has as well.
+const KEPT: [&str; 8] = [
+    "request-bytes",
+    "reply-bytes",
+    "keys",
+    "key-distribution",
+    "read-share",
+    "clients",
+    "bundle",
+    "send-to",
+];
 
 /// A cluster in a folder of its own.
 pub struct ClusterRun<'a> {
@@ -230,8 +240,7 @@ impl<'a> ClusterRun<'a> {
             }
             PaceOf::Closed => own,
             PaceOf::Saturating => {
-                let kept = ["request-bytes", "reply-bytes", "keys", "read-share"];
-                let own = own.into_iter().filter(|(option, _)| kept.contains(&option.as_str()));
+                let own = own.into_iter().filter(|(option, _)| KEPT.contains(&option.as_str()));
                 own.chain(SATURATING.map(pair)).collect()
             }
         }
