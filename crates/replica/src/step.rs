@@ -337,12 +337,19 @@ impl Replica {
     }
 
     pub(crate) fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: Digest) {
-        // The view of the block itself. The view of its decision may differ between replicas.
-        let view = self.blocks.get(block).map_or(View::ZERO, |block| block.view);
+        let proved = self.checkpoints.proved(height);
+        // The view of the block itself. The view of its decision may differ between replicas. A block may have left the tree
+        // when its checkpoint became stable, before its result arrives.
+        let view = match (self.blocks.get(block), proved) {
+            (Some(block), _) => block.view,
+            (None, Some(proved)) => proved.view,
+            (None, None) if height <= self.checkpoints.height() => return,
+            (None, None) => View::ZERO,
+        };
         let checkpoint = Checkpoint { height, block, view, state };
         self.checkpoints.note_own(checkpoint);
         // This holds also before the proof is durable: later nothing compares them any more.
-        if self.checkpoints.proved(height).is_some_and(|proved| proved != checkpoint) {
+        if proved.is_some_and(|proved| proved != checkpoint) {
             self.checkpoints.compare(self.setup.me, checkpoint);
             return self.stop(Alarm::StateDiverged { height });
         }

@@ -2,7 +2,7 @@
 
 use crate::host_tests::{from_peer, open_on, outputs};
 use crate::{CheckedMessage, Heights, HostMessage, Input, Output, Replica, RestoredLog};
-use quorate_consensus::Alarm;
+use quorate_consensus::{Alarm, Checkpoint, CheckpointProof};
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, Digest, Height, LogEntry, Mark,
@@ -146,4 +146,29 @@ fn checkpoint_without_its_block_is_not_signed_again() {
         // A repeated signature follows the number of the opening in the log.
         assert_eq!(open_on(past).outbox.appended(), Mark(if is_kept { 2 } else { 1 }));
     }
+}
+
+/// A checkpoint may become stable, and its block leave the tree, before the result of that block arrives. The view of the
+/// block is then unknown, and only another state is a difference.
+#[test]
+fn result_that_arrives_after_its_checkpoint_is_stable_is_no_difference() {
+    let (block, state) = (BlockId(Digest([7; 32])), Digest([8; 32]));
+    let stopped_by = |height: u64, block: BlockId, state: Digest| {
+        let checkpoint = Checkpoint {
+            height: Height(8),
+            block: BlockId(Digest([7; 32])),
+            view: View(5),
+            state: Digest([8; 32]),
+        };
+        let stable = CheckpointProof { checkpoint, ..CheckpointProof::genesis() };
+        let mut replica = open_on(RestoredLog { stable, executed: Height(8), ..RestoredLog::default() });
+        outputs(&mut replica);
+        replica.sign_checkpoint(Height(height), block, state);
+        replica.alarms.stopped.clone()
+    };
+    assert_eq!(stopped_by(8, block, state), None);
+    assert_eq!(stopped_by(4, block, state), None, "an earlier state is settled");
+    let diverged = Some(Alarm::StateDiverged { height: Height(8) });
+    assert_eq!(stopped_by(8, block, Digest([9; 32])), diverged);
+    assert_eq!(stopped_by(8, BlockId(Digest([9; 32])), state), diverged);
 }
