@@ -164,7 +164,7 @@ fn result_that_arrives_after_its_checkpoint_is_stable_is_no_difference() {
         let mut replica = open_on(RestoredLog { stable, executed: Height(8), ..RestoredLog::default() });
         outputs(&mut replica);
         replica.sign_checkpoint(Height(height), block, state);
-        replica.alarms.stopped.clone()
+        replica.alarms.stopped
     };
     assert_eq!(stopped_by(8, block, state), None);
     assert_eq!(stopped_by(4, block, state), None, "an earlier state is settled");
