@@ -121,14 +121,14 @@ fn seed_determines_a_run_in_every_build() {
     expect![[r#"
         pbft 38c3ec50b22dc5c52690671a9668a16ae88ac085ab0206bb71a262de8349b086
         pbft-signed edb1b51359f5f0fea029b611aa270d2af1c43c9c6e727f8a3424a0b487082a41
-        hotstuff daf2d2500182eed600159415c911c2e9d87d90795c5ef72b0d18db87d347ddc8
+        hotstuff e70200e1f91f755b219b37a9251932d4022270056e47d49d937ba285f79976e5
         jolteon 233916e394076a45b971bc94f28d7c9821d154f66f82e2f755ba385100ef1950
         hotstuff2 ffe43bc8ac93485ccda04bac8502a0c78fbfdbe4bd3255de9c12ab63c1798d44
         sync-hotstuff cfd7995c2f8b36482e9cc60dd5fc0e7df8a2e8bcb15520e06e78aae7d2314c3e
         optsync 0986758f4cbbb0db3e3872abc4a6e0a8e252ef00ccda6e0f763f6671e3d8fc7c
         sync-hotstuff-rr 63105e92dbb4cf6d455fa31fd6d76b7e79055c25825f52ae1917f045ffc7e1ca
         apollo 95c25b1cf6fca9684671ff0e093a377de7174260c35ebd5b8fe007648316b5b0
-        artemis 62df9d4765493ef1aaf64bba867f98bce3c213d9def22aa96e4bd53af0310c2f
+        artemis 6c7f3c8ec1a0f0cfc11c4a31b0d9f2852f4071ae43e620f9fec29b8235e32034
         echo 5d31102139bde013ac4df6c167095620565abcddf917b20480e9b91a1f0f133a
     "#]]
     .assert_eq(&hashes);

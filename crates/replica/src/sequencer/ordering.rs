@@ -143,7 +143,9 @@ impl Replica {
             self.out.push_back(Output::Reply { client: bundle.client, reply });
         }
         self.services.bodies.executed(&self.blocks, height);
-        let id = self.sequencer.decided(height).unwrap_or_else(|| BlockId::null(height));
+        // A height whose checkpoint is stable already may have left the sequencer.
+        let proved = || self.checkpoints.proved(height).map(|proved| proved.block);
+        let id = self.sequencer.decided(height).or_else(proved).unwrap_or_else(|| BlockId::null(height));
         self.services.note_executed([id]);
         if let Some(block) = self.blocks.get(id) {
             self.services.note_payload_executed(block.payload);
