@@ -12,6 +12,7 @@
 )]
 
 mod backups;
+mod benches;
 mod client_words;
 mod cluster;
 mod common;
