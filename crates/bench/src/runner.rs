@@ -48,6 +48,14 @@ impl Orders {
     pub fn cells(&self) -> Result<Vec<Cell>, ExperimentError> {
         let experiment = self.experiment();
         let cells = experiment.cells(&self.only)?;
+        let mut checked = BTreeSet::new();
+        for cell in &cells {
+            let settings = &cell.settings;
+            if checked.insert((&settings.protocol, cell.n, &settings.set, &settings.cluster)) {
+                let wrong = |why| ExperimentError::Study { study: cell.study.clone(), why };
+                cell.check().map_err(|why| wrong(format!("{}: {why}", cell.name())))?;
+            }
+        }
         Ok(with_external(&experiment, cells))
     }
 }

@@ -59,6 +59,14 @@ impl Plan {
             || self.links == LinkMode::Plain
             || self.durability == Durability::None
     }
+
+    /// Checks that the nodes of such a cluster would start, and writes nothing.
+    ///
+    /// # Errors
+    /// Fails with the field and the expected value.
+    pub fn check(&self) -> Result<(), Failure> {
+        ClusterDraft::new(self, None).map(drop)
+    }
 }
 
 /// A new cluster.

@@ -175,6 +175,7 @@ fn wrong_experiments_are_refused_before_anything_starts() {
         (&["--only", "protocol=pompom"][..], &["protocol=pompom", "--list"][..]),
         (&["--set", "colour=red"], &["study load: colour: unknown", "durability"]),
         (&["--set", "rate=fast"], &["rate"]),
+        (&["--set", "batch=2000000"], &["study load: pbft n=4", "block_requests_max"]),
         (&["--only", "n"], &["AXIS=VALUE"]),
     ] {
         let ran = bench.bench("out", args);
