@@ -2,18 +2,13 @@
 
 use crate::archive::{axis_text, cell_name};
 use crate::experiment::{AxisValues, External, Study, Work};
-use quorate_client::cluster::LinkMode;
-use quorate_client::config::ReplicaAddresses;
 use quorate_consensus::Entry;
-use quorate_node::Service;
-use quorate_node::config::{Durability, Settings};
-use quorate_node::testnet::Plan;
+use quorate_node::config::Settings;
+use quorate_node::testnet;
 use quorate_protocols::find;
-use quorate_types::ClientAuth;
 use quorate_types::limits::REPLICAS_MAX;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Settings that are options of `quorate load`, with `-` in place of `_`.
@@ -282,23 +277,7 @@ impl Cell {
         let set = self.settings.set.iter().map(|set| set.parse()).collect::<Result<_, String>>()?;
         let delay = self.settings.cluster.iter().find(|(option, _)| option == "link-delay");
         let settings = Settings { set, link_delay: delay.map(|(_, delay)| delay.parse()).transpose()? };
-        // Each run has free ports in place of these.
-        let address = |port: usize| SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap_or(1)));
-        let addresses = (1..=self.n).map(|at| ReplicaAddresses {
-            peers: address(at),
-            clients: address(REPLICAS_MAX.saturating_add(at)),
-        });
-        let plan = Plan {
-            service: Service::KV,
-            entry,
-            addresses: addresses.collect(),
-            client_auth: ClientAuth::Signature,
-            links: LinkMode::Tls,
-            durability: Durability::Fsync,
-            allow_stop: false,
-            settings,
-        };
-        plan.check().map_err(|failure| failure.to_string())
+        testnet::check(entry, self.n, &settings).map_err(|failure| failure.to_string())
     }
 
     /// Returns the entry of its protocol; `None` where it is not built.

@@ -175,7 +175,7 @@ fn wrong_experiments_are_refused_before_anything_starts() {
         (&["--only", "protocol=pompom"][..], &["protocol=pompom", "--list"][..]),
         (&["--set", "colour=red"], &["study load: colour: unknown", "durability"]),
         (&["--set", "rate=fast"], &["rate"]),
-        (&["--set", "batch=2000000"], &["study load: pbft n=4", "block_requests_max"]),
+        (&["--set", "link_delay=100"], &["study load: pbft n=4", "so write 100ms"]),
         (&["--only", "n"], &["AXIS=VALUE"]),
     ] {
         let ran = bench.bench("out", args);
