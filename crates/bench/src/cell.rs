@@ -32,8 +32,8 @@ pub const LOAD_OPTIONS: [&str; 17] = [
     "read_share",
 ];
 /// Settings of the cluster.
-pub const CLUSTER_SETTINGS: [&str; 9] =
-    ["protocol", "n", "batch", "durability", "client_auth", "link_auth", "link_delay", "fault", "set"];
+pub const CLUSTER_SETTINGS: [&str; 10] =
+    ["protocol", "n", "batch", "durability", "client_auth", "link_auth", "link_delay", "fault", "pin", "set"];
 
 /// The load of a cell in requests in a second.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -92,6 +92,8 @@ pub struct CellSettings {
     pub rate: Option<Rate>,
     /// The fault.
     pub fault: CellFault,
+    /// Whether the replicas have all cores but the last one, and the load has the last one.
+    pub pin: bool,
 }
 
 impl CellSettings {
@@ -114,6 +116,11 @@ impl CellSettings {
             load: Vec::new(),
             rate: text("rate").map(|rate| read_rate(&rate)).transpose()?,
             fault: read_fault(text("fault").as_deref().unwrap_or("none"))?,
+            pin: match values.get("pin") {
+                None => false,
+                Some(Value::Bool(pin)) => *pin,
+                Some(_) => return Err("pin: expected true or false".to_owned()),
+            },
         };
         if let Some(n) = values.get("n") {
             let n = n.as_u64().and_then(|n| usize::try_from(n).ok());
