@@ -57,6 +57,8 @@ fn short_form_and_command_line_replace_values() {
     );
     let changed = cells(Form::Short, &["protocol=artemis", "n=5,7"], &["study=one", "rate=50%"]).unwrap();
     assert_eq!(changed, ["artemis n=5 one,rate=50_ x1", "artemis n=7 one,rate=50_ x1"]);
+    let once = cells(Form::Full, &["repeats=1"], &["study=one", "batch=1", "rate=1000"]).unwrap();
+    assert_eq!(once, ["pbft n=4 one,batch=1,rate=1000 x1"]);
     let none = cells(Form::Full, &[], &["protocol=apollo"]).unwrap_err();
     assert!(none.contains("no cell has protocol=apollo") && none.contains("--list"), "{none}");
 }
