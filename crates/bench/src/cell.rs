@@ -3,6 +3,8 @@
 use crate::archive::{axis_text, cell_name};
 use crate::experiment::{AxisValues, External, Study, Work};
 use quorate_consensus::Entry;
+use quorate_node::config::Settings;
+use quorate_node::testnet;
 use quorate_protocols::find;
 use quorate_types::limits::REPLICAS_MAX;
 use serde_json::{Map, Value};
@@ -262,6 +264,20 @@ impl Cell {
             f,
             external: None,
         })
+    }
+
+    /// Checks that the nodes of its cluster would start.
+    ///
+    /// # Errors
+    /// Fails with the field and the expected value.
+    pub fn check(&self) -> Result<(), String> {
+        let Some(entry) = self.entry().filter(|_| self.work == Work::Load && self.external.is_none()) else {
+            return Ok(());
+        };
+        let set = self.settings.set.iter().map(|set| set.parse()).collect::<Result<_, String>>()?;
+        let delay = self.settings.cluster.iter().find(|(option, _)| option == "link-delay");
+        let settings = Settings { set, link_delay: delay.map(|(_, delay)| delay.parse()).transpose()? };
+        testnet::check(entry, self.n, &settings).map_err(|failure| failure.to_string())
     }
 
     /// Returns the entry of its protocol; `None` where it is not built.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::cell::{CellFault, DownCount, Rate};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const FILE: &str = r#"
@@ -116,6 +117,13 @@ fn files_of_the_repository_are_valid() {
         for form in [Form::Short, Form::Full] {
             let cells = experiment.clone().in_form(form, &[]).cells(&[]).unwrap();
             assert!(!cells.is_empty(), "{}", experiment.tag);
+            let mut checked = BTreeSet::new();
+            for cell in cells {
+                // The nodes of each cluster would start: its protocol has these limits and parameters.
+                if checked.insert((cell.n, cell.settings.protocol.clone(), cell.settings.set.clone())) {
+                    assert_eq!(cell.check(), Ok(()), "{}: {}", experiment.tag, cell.name());
+                }
+            }
         }
         count += 1;
     }
