@@ -21,7 +21,9 @@ const USAGE: &str = "usage:
   cargo xtask ci [--after-tests]    run all checks that a merge needs; --after-tests skips the tests, which have passed
   cargo xtask exam PROTOCOL [--seeds N] [...]    run all scenarios, resumable, with a ledger in results/exam
   cargo xtask twins PROTOCOL [--views N] [...]   run all twins scenarios, in the same way
-  cargo xtask coverage              report the lines of protocols and replica that tests run; needs cargo-tarpaulin
+  cargo xtask coverage [--out FILE] [--floor 95]
+                                    report the lines of protocols and replica that tests run; needs cargo-tarpaulin.
+                                    --out writes them as JSON; with --floor a protocol below so many per cent is a failure
   cargo xtask torture --minutes N [--seed S] [...]    kill, pause and wipe real processes under load; --help lists options";
 
 /// Returns the root of the repository.
@@ -51,7 +53,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["tidy"] => tidy::run(&root()?),
         ["tidy", "--headless", name] => tidy::list_headless(&root()?, name),
         [command @ ("exam" | "twins"), more @ ..] => exam::run(&root()?, command, more),
-        ["coverage"] => coverage::run(&root()?),
+        ["coverage", more @ ..] => coverage::run(&root()?, &coverage::Orders::read(more)?),
         ["torture", more @ ..] => ci::torture(&root()?, more),
         ["ci"] => ci::run(&root()?, ci::Tests::Run),
         ["ci", "--after-tests"] => ci::run(&root()?, ci::Tests::HavePassed),
