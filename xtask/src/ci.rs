@@ -46,7 +46,7 @@ pub(crate) fn run(root: &Path, tests: Tests) -> Result<()> {
     let licences = ["deny", "--offline", "check", "bans", "licenses", "sources"];
     step("licences", Some("deny"), &|| cargo(root, &licences))?;
     // This builds everything once more, and takes longer than all other steps.
-    step("coverage", Some("tarpaulin"), &|| coverage::run(root))?;
+    step("coverage", Some("tarpaulin"), &|| coverage::run(root, &coverage::Orders::default()))?;
     for line in &report {
         println!("{line}");
     }

@@ -6,7 +6,7 @@
 use crate::tidy::is_test;
 use crate::{finish, is_installed};
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,10 @@ const PROTOCOLS: &str = "crates/protocols/src/";
 const REPLICA: &str = "crates/replica/src/";
 /// The per cent of lines that tests should run.
 const GOAL: usize = 95;
+/// The format of the file that `--out` writes.
+const FORMAT: usize = 1;
+/// The advice for machines without the tool.
+const INSTALL: &str = "cargo-tarpaulin is not installed: cargo install cargo-tarpaulin --no-default-features";
 /// The largest number of ranges of uncovered lines that the report names for each file.
 const RANGES_MAX: usize = 12;
 
@@ -34,10 +38,41 @@ type Lines = BTreeMap<usize, u64>;
 /// Lines of files, by path from the root.
 type Files = BTreeMap<String, Lines>;
 
+/// The orders of a user.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Orders {
+    /// The file for the counts, for the report of a benchmark.
+    pub(crate) out: Option<PathBuf>,
+    /// The per cent of lines that each protocol must reach.
+    pub(crate) floor: Option<usize>,
+}
+
+impl Orders {
+    /// Reads `--out FILE` and `--floor PERCENT`.
+    pub(crate) fn read(arguments: &[&str]) -> Result<Self> {
+        let mut orders = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(name) = rest.next() {
+            let value = rest.next().with_context(|| format!("{name}: expected a value behind it"))?;
+            match *name {
+                "--out" => orders.out = Some(PathBuf::from(value)),
+                "--floor" => orders.floor = Some(percent(value)?),
+                _ => bail!("{name}: expected --out FILE or --floor PERCENT"),
+            }
+        }
+        Ok(orders)
+    }
+}
+
+fn percent(text: &str) -> Result<usize> {
+    let percent = text.parse::<usize>().ok().filter(|percent| *percent <= 100);
+    percent.with_context(|| format!("--floor {text}: expected a whole number from 0 to 100"))
+}
+
 /// Runs the tests and prints their coverage.
-pub(crate) fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path, orders: &Orders) -> Result<()> {
     if !is_installed("tarpaulin") {
-        bail!("cargo-tarpaulin is not installed: cargo install cargo-tarpaulin --no-default-features");
+        bail!("{INSTALL}");
     }
     let mut runs = Vec::new();
     for (name, arguments) in RUNS {
@@ -45,7 +80,64 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         runs.push((name, measure(root, name, arguments)?));
     }
     print!("{}", report(&runs));
-    Ok(())
+    let folders = folders(&merge(&runs));
+    if let Some(out) = &orders.out {
+        let text = json(&folders, orders.floor.unwrap_or(GOAL));
+        std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
+    }
+    orders.floor.map_or(Ok(()), |floor| check(&folders, floor))
+}
+
+/// The counts of a folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Folder {
+    folder: String,
+    lines: usize,
+    covered: usize,
+}
+
+impl Folder {
+    fn is_below(&self, floor: usize) -> bool {
+        self.covered.saturating_mul(100) < self.lines.saturating_mul(floor)
+    }
+}
+
+/// Returns the counts of each folder with lines.
+fn folders(files: &Files) -> Vec<Folder> {
+    let units: BTreeSet<String> = files.keys().map(|path| unit(path)).collect();
+    let of = |folder: String| {
+        let lines = counted(files, &folder).count();
+        let covered = counted(files, &folder).filter(|(_, hits)| **hits > 0).count();
+        Folder { folder, lines, covered }
+    };
+    units.into_iter().map(of).filter(|folder| folder.lines > 0).collect()
+}
+
+/// Returns the counts as JSON. The names of folders have no characters that JSON escapes.
+fn json(folders: &[Folder], floor: usize) -> String {
+    let one = |of: &Folder| {
+        let (folder, lines, covered) = (&of.folder, of.lines, of.covered);
+        let percent = share(covered, lines);
+        format!(
+            "    {{ \"folder\": \"{folder}\", \"lines\": {lines}, \"covered\": {covered}, \"percent\": {percent} }}"
+        )
+    };
+    let all: Vec<String> = folders.iter().map(one).collect();
+    format!(
+        "{{\n  \"format\": {FORMAT},\n  \"floor\": {floor},\n  \"folders\": [\n{}\n  ]\n}}\n",
+        all.join(",\n")
+    )
+}
+
+/// Fails when a protocol is below the floor.
+fn check(folders: &[Folder], floor: usize) -> Result<()> {
+    let below = folders.iter().filter(|of| of.folder.starts_with(PROTOCOLS) && of.is_below(floor));
+    let below: Vec<String> =
+        below.map(|of| format!("{} {} %", of.folder, share(of.covered, of.lines))).collect();
+    if below.is_empty() {
+        return Ok(());
+    }
+    bail!("fewer than {floor} % of the lines of a protocol are covered: {}", below.join(", "))
 }
 
 /// Runs the tool once. Its builds have a folder of their own, because it compiles with other flags.
@@ -113,31 +205,30 @@ fn merge(runs: &[(&str, Files)]) -> Files {
     all
 }
 
-/// Returns all lines of the unit `of` with their counts.
+/// Returns all lines of the unit `of`, and of the units in its folder, with their counts.
 fn counted<'a>(files: &'a Files, of: &'a str) -> impl Iterator<Item = (&'a usize, &'a u64)> {
-    files.iter().filter(move |(path, _)| unit(path).starts_with(of)).flat_map(|(_, lines)| lines)
+    let is_in = move |path: &str| {
+        unit(path).strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    files.iter().filter(move |(path, _)| is_in(path)).flat_map(|(_, lines)| lines)
 }
 
 fn report(runs: &[(&str, Files)]) -> String {
     let all = merge(runs);
-    let mut units: Vec<String> = all.keys().map(|path| unit(path)).collect();
-    units.dedup();
     let mut text = format!("{:<28}", "lines covered by");
     for (name, _) in runs {
         let _ = write!(text, "{name:>10}");
     }
     let _ = writeln!(text, "{:>10}", "all");
-    for of in &units {
+    for folder in folders(&all) {
+        let (of, total) = (&folder.folder, folder.lines);
         let _ = write!(text, "{of:<28}");
-        let total = counted(&all, of).count();
         for files in runs.iter().map(|(_, files)| files).chain([&all]) {
             let hit = counted(files, of).filter(|(_, hits)| **hits > 0).count();
             let _ = write!(text, "{:>8} %", share(hit, total));
         }
-        let hit = counted(&all, of).filter(|(_, hits)| **hits > 0).count();
-        let falls_short = hit.saturating_mul(100) < total.saturating_mul(GOAL);
-        let note = if falls_short { format!(", less than {GOAL} %") } else { String::new() };
-        let _ = writeln!(text, "  {hit} of {total} lines{note}");
+        let note = if folder.is_below(GOAL) { format!(", less than {GOAL} %") } else { String::new() };
+        let _ = writeln!(text, "  {} of {total} lines{note}", folder.covered);
     }
     for (path, lines) in &all {
         let missed = ranges(lines.iter().filter(|(_, hits)| **hits == 0).map(|(line, _)| *line));
@@ -202,6 +293,40 @@ crates/replica/src               0.0 %   100.0 %   100.0 %  1 of 1 lines
 not covered: crates/protocols/src/pbft/votes.rs: 6 8
 ";
         assert_eq!(report(&runs), expected);
+    }
+
+    #[test]
+    fn counts_of_folders_are_json_and_have_a_floor() {
+        let merged = merge(&[("unit", read(UNIT, "/r").unwrap()), ("exam", read(EXAM, "/r").unwrap())]);
+        let folders = folders(&merged);
+        let expected = r#"{
+  "format": 1,
+  "floor": 95,
+  "folders": [
+    { "folder": "crates/protocols/src/pbft", "lines": 4, "covered": 2, "percent": 50.0 },
+    { "folder": "crates/replica/src", "lines": 1, "covered": 1, "percent": 100.0 }
+  ]
+}
+"#;
+        assert_eq!(json(&folders, 95), expected);
+        let error = check(&folders, 51).unwrap_err().to_string();
+        assert!(error.contains("crates/protocols/src/pbft 50.0 %"), "{error}");
+        check(&folders, 50).unwrap();
+    }
+
+    #[test]
+    fn floor_binds_protocols_alone() {
+        let text = "SF:crates/replica/src/lib.rs\nDA:9,0\n";
+        check(&folders(&read(text, "").unwrap()), 95).unwrap();
+    }
+
+    #[test]
+    fn options_have_values() {
+        let orders = Orders { out: Some(PathBuf::from("a.json")), floor: Some(95) };
+        assert_eq!(Orders::read(&["--out", "a.json", "--floor", "95"]).unwrap(), orders);
+        for wrong in [&["--out"][..], &["--floor", "101"], &["--floor", "x"], &["--other", "1"]] {
+            assert!(Orders::read(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

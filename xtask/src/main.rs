@@ -24,7 +24,9 @@ const USAGE: &str = "usage:
   cargo xtask exam PROTOCOL [--seeds N] [...]    run all scenarios, resumable, with a ledger in results/exam
   cargo xtask twins PROTOCOL [--views N] [...]   run all twins scenarios, in the same way
   cargo xtask bench [--accept]      measure some clusters, and compare the work for each request with results/ci, or replace it
-  cargo xtask coverage              report the lines of protocols and replica that tests run; needs cargo-tarpaulin
+  cargo xtask coverage [--out FILE] [--floor 95]
+                                    report the lines of protocols and replica that tests run; needs cargo-tarpaulin.
+                                    --out writes them as JSON; with --floor a protocol below so many per cent is a failure
   cargo xtask torture --minutes N [--seed S] [...]    kill, pause and wipe real processes under load; --help lists options";
 
 /// Returns the root of the repository.
@@ -56,7 +58,7 @@ fn run(arguments: &[String]) -> Result<()> {
         [command @ ("exam" | "twins"), more @ ..] => exam::run(&root()?, command, more),
         ["bench"] => bench::check(&root()?),
         ["bench", "--accept"] => bench::accept(&root()?),
-        ["coverage"] => coverage::run(&root()?),
+        ["coverage", more @ ..] => coverage::run(&root()?, &coverage::Orders::read(more)?),
         ["torture", more @ ..] => ci::torture(&root()?, more),
         ["ci"] => ci::run(&root()?, ci::Tests::Run),
         ["ci", "--after-tests"] => ci::run(&root()?, ci::Tests::HavePassed),

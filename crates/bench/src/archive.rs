@@ -85,7 +85,8 @@ pub struct Figure {
     /// The title; empty: that of the study.
     #[serde(default)]
     pub title: String,
-    /// The axis of the experiment along x, for `lines` and `bars`: `offered`, `n`, `batch` and so on.
+    /// The axis of the experiment along x, for `lines` and `bars`: `n`, `batch` and so on. `offered` is the load that was
+    /// offered, in requests a second.
     #[serde(default)]
     pub x: String,
     /// The measured values along y, one panel for each: see [`Measure`].
@@ -127,6 +128,8 @@ pub enum FigureKind {
 pub enum Measure {
     /// Good answers in a second.
     Goodput,
+    /// The same good answers, divided by the time from the first of them to the end of the measured time.
+    GoodputFirstReply,
     /// Mean latency in milliseconds.
     LatencyMean,
     /// Median latency in milliseconds.
@@ -137,6 +140,8 @@ pub enum Measure {
     CpuPerRequest,
     /// The greatest resident memory of a replica in megabytes.
     Memory,
+    /// The share of the leader's CPU time that checks of signatures take, in per cent.
+    LeaderCheckShare,
 }
 
 /// A figure that others have published.

@@ -229,6 +229,8 @@ pub struct Cell {
     pub command: Vec<String>,
     /// Runs.
     pub repeats: u32,
+    /// Saturating loads in a row that find its saturation.
+    pub saturating_loads: u32,
     /// The values of its axes.
     pub axes: BTreeMap<String, Value>,
     /// All settings.
@@ -265,6 +267,7 @@ impl Cell {
             work: study.work,
             command: study.command.clone(),
             repeats: study.repeats.max(1),
+            saturating_loads: study.saturating_loads.max(1),
             axes,
             settings,
             n,

@@ -117,6 +117,10 @@ pub struct Study {
     /// Runs of each cell.
     #[serde(default = "one")]
     pub repeats: u32,
+    /// Saturating loads in a row that find the saturation of a cell, whose rate is a share of it. Their median counts, and
+    /// their difference shows the noise of the machine.
+    #[serde(default = "one")]
+    pub saturating_loads: u32,
     /// The settings of the cells. A list gives an axis: the cells are all combinations.
     #[serde(default)]
     pub cells: Map<String, Value>,

@@ -98,9 +98,22 @@ pub struct Progress<'a> {
 /// Returns the time that all runs take, about.
 #[must_use]
 pub fn estimate(cells: &[Cell]) -> Duration {
-    let probes: BTreeSet<String> = cells.iter().filter_map(probe_key).collect();
-    let probes = Duration::from_secs(8).saturating_mul(u32::try_from(probes.len()).unwrap_or(u32::MAX));
+    let probes: BTreeMap<String, u32> =
+        cells.iter().filter_map(|cell| Some((probe_key(cell)?, cell.saturating_loads))).collect();
+    let probe =
+        |loads: u32| Duration::from_secs(7).saturating_mul(loads).saturating_add(Duration::from_secs(2));
+    let probes = probes.into_values().fold(Duration::ZERO, |sum, loads| sum.saturating_add(probe(loads)));
     cells.iter().fold(probes, |sum, cell| sum.saturating_add(cell.estimate().saturating_mul(cell.repeats)))
+}
+
+/// Returns the median: of an even number of values, the mean of the two in the middle.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = sorted.get(sorted.len() / 2)?;
+    let lower = sorted.get(sorted.len().saturating_sub(1) / 2)?;
+    Some((lower + upper) / 2.0)
 }
 
 /// Returns the name under which the saturation of a cell is kept; `None` where the cell needs none.
@@ -227,8 +240,8 @@ fn note_not_built(orders: &Orders, study: &Study) -> Result<(), BenchError> {
 struct Bench<'a> {
     exe: PathBuf,
     orders: &'a Orders,
-    /// Goodput at saturation, by cell.
-    saturations: BTreeMap<String, f64>,
+    /// Goodputs of the saturating loads in a row, by cell.
+    saturations: BTreeMap<String, Vec<f64>>,
 }
 
 impl Bench<'_> {
@@ -270,45 +283,60 @@ impl Bench<'_> {
         Ok(record)
     }
 
-    /// Runs a cluster under load in a temporary folder.
+    /// Runs a cluster under load in a temporary folder. The result names the saturations that a share refers to.
     fn cluster(&mut self, cell: &Cell, run: u32, log: &mut String) -> Result<RunResult, RunError> {
+        let mut saturations = Vec::new();
         let pace = match cell.settings.rate {
             None => PaceOf::Closed,
             Some(Rate::Fixed(rate)) => PaceOf::Rate(rate),
-            Some(Rate::OfSaturation(percent)) => PaceOf::Rate(self.saturation(cell)? * percent / 100.0),
+            Some(Rate::OfSaturation(percent)) => {
+                saturations = self.saturations_of(cell)?;
+                PaceOf::Rate(median(&saturations).unwrap_or(0.0) * percent / 100.0)
+            }
         };
-        self.cluster_at(cell, pace, self.orders.seed.wrapping_add(u64::from(run)), log)
+        let seed = self.orders.seed.wrapping_add(u64::from(run));
+        let mut results = self.loads(cell, pace, seed, 1, log)?;
+        let mut result = results.pop().ok_or_else(|| RunError::Failed("no load was run".to_owned()))?;
+        if let Some(load) = result.load.as_object_mut().filter(|_| !saturations.is_empty()) {
+            load.insert("saturations".to_owned(), saturations.into());
+        }
+        Ok(result)
     }
 
-    fn cluster_at(
+    /// Runs a cluster under so many loads in a row.
+    fn loads(
         &self,
         cell: &Cell,
         pace: PaceOf,
         seed: u64,
+        count: u32,
         log: &mut String,
-    ) -> Result<RunResult, RunError> {
+    ) -> Result<Vec<RunResult>, RunError> {
         let temporary = Temporary::new()?;
         let mut cluster = ClusterRun::create(&self.exe, &temporary.0.join("cluster"), cell)?;
-        let result = cluster.start().and_then(|()| cluster.load(pace, seed));
+        let results = cluster.start().and_then(|()| (0..count).map(|_| cluster.load(pace, seed)).collect());
         *log = cluster.end();
-        result
+        results
     }
 
-    /// Returns the goodput at saturation of a cell without its fault, measured once.
-    fn saturation(&mut self, cell: &Cell) -> Result<f64, RunError> {
+    /// Returns the goodputs at saturation of a cell without its fault, measured once.
+    fn saturations_of(&mut self, cell: &Cell) -> Result<Vec<f64>, RunError> {
         let key = probe_key(cell).unwrap_or_default();
-        if let Some(known) = self.saturations.get(&key) {
-            return Ok(*known);
+        if let Some(known) = self.saturations.get(&key).filter(|known| !known.is_empty()) {
+            return Ok(known.clone());
         }
         let mut well = cell.clone();
         well.settings.fault = crate::cell::CellFault::None;
-        let result = self.cluster_at(&well, PaceOf::Saturating, self.orders.seed, &mut String::new())?;
-        let goodput = result.load.get("goodput").and_then(Value::as_f64).filter(|goodput| *goodput > 0.0);
-        let goodput =
-            goodput.ok_or_else(|| RunError::Failed("the saturating load had no answer".to_owned()))?;
-        self.saturations.insert(key, goodput);
+        let count = cell.saturating_loads;
+        let results = self.loads(&well, PaceOf::Saturating, self.orders.seed, count, &mut String::new())?;
+        let goodput = |result: &RunResult| {
+            let goodput = result.load.get("goodput").and_then(Value::as_f64).filter(|goodput| *goodput > 0.0);
+            goodput.ok_or_else(|| RunError::Failed("the saturating load had no answer".to_owned()))
+        };
+        let goodputs = results.iter().map(goodput).collect::<Result<Vec<f64>, RunError>>()?;
+        self.saturations.insert(key, goodputs.clone());
         write_json(&self.orders.out.join(SATURATIONS), &self.saturations)?;
-        Ok(goodput)
+        Ok(goodputs)
     }
 
     /// Runs a command of this program that prints one JSON object.

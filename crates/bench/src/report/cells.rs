@@ -2,8 +2,9 @@
 
 use super::numbers::exact;
 use super::reading::Reading;
-use crate::archive::{Archive, CellRun, Injected, Measure, Outcome, axis_text, cell_name};
+use crate::archive::{Archive, CellRun, Injected, Manifest, Measure, Outcome, axis_text, cell_name};
 use serde_json::Value;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of our own system in an archive.
@@ -56,6 +57,8 @@ pub(super) struct Cell {
     pub(super) f: usize,
     /// The value of each axis.
     pub(super) axes: BTreeMap<String, Value>,
+    /// The place of each value in the list of the experiment; absent where the experiment has no such list.
+    places: BTreeMap<String, usize>,
     /// The results of runs that have one.
     pub(super) readings: Vec<Reading>,
     /// Runs without a result: the number of the run, and the reason.
@@ -66,35 +69,38 @@ pub(super) struct Cell {
     pub(super) faults: Vec<Injected>,
 }
 
-/// The identity of a cell, the same in two archives.
-pub(super) type Key = (String, String, String, usize, usize, String);
+/// The identity of a cell in an archive.
+type Key = (String, String, String, usize, usize, String);
 
-/// Returns the cells of an archive, in the order of its runs.
+/// Returns the cells of an archive. Studies, protocols and values have the order of the experiment.
 pub(super) fn cells(archive: &Archive) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
-    let mut places: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut known: BTreeMap<Key, usize> = BTreeMap::new();
     for run in &archive.runs {
         let next = cells.len();
-        let place = *places.entry(key_of(run)).or_insert(next);
+        let place = *known.entry(key_of(run)).or_insert(next);
         if place == next {
-            cells.push(Cell::new(run));
+            cells.push(Cell::new(run, places_of(run, &archive.manifest)));
         }
         if let Some(cell) = cells.get_mut(place) {
             cell.add(run);
         }
     }
     let order = |cell: &Cell| archive.manifest.studies.iter().position(|study| study.name == cell.study);
-    // Archives sort cells by the text of their axes, where 1000 comes before 500.
-    cells.sort_by_cached_key(|cell| {
-        (order(cell).is_none(), order(cell), cell.study.clone(), cell.system != OURS)
-    });
-    let mut sorted: Vec<Cell> = Vec::with_capacity(cells.len());
-    for study in studies(&cells) {
-        let mut own: Vec<Cell> = cells.iter().filter(|cell| cell.study == study).cloned().collect();
-        own.sort_by(|a, b| a.compare(b));
-        sorted.append(&mut own);
-    }
-    sorted
+    let study = |cell: &Cell| (order(cell).is_none(), order(cell), cell.study.clone());
+    cells.sort_by(|a, b| study(a).cmp(&study(b)).then_with(|| a.compare(b)));
+    cells
+}
+
+/// Returns the place of each value of a run's axes in the lists of its study.
+fn places_of(run: &CellRun, manifest: &Manifest) -> BTreeMap<String, usize> {
+    let study = manifest.studies.iter().find(|study| study.name == run.study);
+    let lists = study.into_iter().flat_map(|study| &study.settings);
+    let place = |(axis, list): (&String, &Value)| {
+        let own = if axis == "protocol" { run.protocol.clone() } else { axis_text(run.axes.get(axis)?) };
+        Some((axis.clone(), list.as_array()?.iter().position(|value| axis_text(value) == own)?))
+    };
+    lists.filter_map(place).collect()
 }
 
 /// Returns the names of the studies that have cells, in the order of the cells.
@@ -114,8 +120,9 @@ fn key_of(run: &CellRun) -> Key {
 }
 
 impl Cell {
-    fn new(run: &CellRun) -> Self {
+    fn new(run: &CellRun, places: BTreeMap<String, usize>) -> Self {
         Self {
+            places,
             study: run.study.clone(),
             system: run.system.clone(),
             protocol: run.protocol.clone(),
@@ -142,27 +149,37 @@ impl Cell {
         }
     }
 
-    /// Returns the identity of the cell.
-    pub(super) fn key(&self) -> Key {
-        let name = cell_name(&self.study, &self.axes);
-        (self.study.clone(), self.system.clone(), self.protocol.clone(), self.n, self.f, name)
-    }
-
-    /// Orders cells as people read them: our own system first, then by protocol and axes, numbers by value.
-    fn compare(&self, other: &Self) -> std::cmp::Ordering {
-        let head =
-            |cell: &Self| (cell.system != OURS, cell.system.clone(), cell.protocol.clone(), cell.n, cell.f);
+    /// Orders cells: our own system first, then by protocol, n and the other axes.
+    fn compare(&self, other: &Self) -> Ordering {
         let axes = |cell: &Self| cell.axes.keys().cloned().collect::<BTreeSet<String>>();
         let names: BTreeSet<String> = axes(self).union(&axes(other)).cloned().collect();
-        let by_axis = names.iter().map(|name| compare_values(self.axes.get(name), other.axes.get(name)));
-        head(self)
-            .cmp(&head(other))
-            .then_with(|| by_axis.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then))
+        let heads = ["system", "protocol", "n", "f"].into_iter();
+        let by_axis =
+            heads.chain(names.iter().map(String::as_str)).map(|axis| self.compare_axis(other, axis));
+        by_axis.fold(Ordering::Equal, Ordering::then)
     }
 
-    /// Returns the value of an axis. System, protocol, n and f are axes of every cell.
+    /// Orders cells by an axis: numbers by their value, then other values in the order of the experiment. A value that the
+    /// experiment does not list follows, by its leading number and its text.
+    pub(super) fn compare_axis(&self, other: &Self, axis: &str) -> Ordering {
+        let key = |cell: &Self| {
+            let value = cell.axis(axis);
+            let number = value.as_ref().and_then(axis_number);
+            let place = cell.places.get(axis).copied().filter(|_| number.is_none());
+            let text = value.as_ref().map(axis_text).unwrap_or_default();
+            let is_foreign = axis == "system" && cell.system != OURS;
+            ((is_foreign, number.is_none(), place.is_none(), place), number.or_else(|| leading(&text)), text)
+        };
+        let ((head_a, number_a, text_a), (head_b, number_b, text_b)) = (key(self), key(other));
+        let of = |number: Option<f64>| number.unwrap_or(f64::INFINITY);
+        head_a.cmp(&head_b).then(of(number_a).total_cmp(&of(number_b))).then(text_a.cmp(&text_b))
+    }
+
+    /// Returns the value of an axis. System, protocol, n and f are axes of every cell, and the offered load is one of every
+    /// cell with an open loop.
     pub(super) fn axis(&self, name: &str) -> Option<Value> {
         let own = match name {
+            "offered" => self.offered().map(|rate| Value::from(rate.median)),
             "system" => Some(Value::from(self.system.clone())),
             "protocol" => Some(Value::from(self.protocol.clone())),
             "n" => Some(Value::from(self.n)),
@@ -175,6 +192,21 @@ impl Cell {
     /// Returns the values of a measure over the runs; `None` where no run has recorded it.
     pub(super) fn spread(&self, measure: Measure) -> Option<Spread> {
         Spread::of(self.readings.iter().filter_map(|reading| reading.values.get(&measure).copied()))
+    }
+
+    /// Returns the requests in a second that were offered to the runs; `None` in a closed loop.
+    pub(super) fn offered(&self) -> Option<Spread> {
+        Spread::of(self.readings.iter().filter_map(|reading| reading.offered))
+    }
+
+    /// Returns the values of a counter of the ledger for one request, over the runs.
+    pub(super) fn counted(&self, counter: &str) -> Option<Spread> {
+        Spread::of(self.readings.iter().filter_map(|reading| reading.ledger.get(counter).copied()))
+    }
+
+    /// Returns the names of all counters that a run has recorded.
+    pub(super) fn counters(&self) -> BTreeSet<&str> {
+        self.readings.iter().flat_map(|reading| reading.ledger.keys().map(String::as_str)).collect()
     }
 
     /// Whether at least half of the runs did not carry the offered load.
@@ -209,14 +241,37 @@ pub(super) fn axis_number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|number: &f64| number.is_finite())
 }
 
-/// Orders values of an axis: numbers by value, before texts.
-pub(super) fn compare_values(a: Option<&Value>, b: Option<&Value>) -> std::cmp::Ordering {
-    let key = |value: Option<&Value>| {
-        let number = value.and_then(axis_number);
-        (number.is_none(), number.unwrap_or(0.0), value.map(axis_text).unwrap_or_default())
+/// Returns the name of an axis with its unit.
+pub(super) fn axis_title(axis: &str) -> String {
+    let unit = match axis {
+        "n" => "replicas",
+        "f" => "faulty replicas tolerated",
+        "offered" => "requests/s",
+        "rate" => "requests/s, or a share of saturation",
+        "batch" => "requests in a block, at most",
+        "bundle" => "requests in a bundle",
+        "in_flight" => "requests",
+        "request_bytes" | "reply_bytes" => "bytes",
+        "read_share" => "reads among all requests",
+        _ => "",
     };
-    let ((no_a, number_a, text_a), (no_b, number_b, text_b)) = (key(a), key(b));
-    no_a.cmp(&no_b).then(number_a.total_cmp(&number_b)).then(text_a.cmp(&text_b))
+    let name = if axis == "offered" { "offered load".to_owned() } else { axis.replace('_', " ") };
+    if unit.is_empty() { name } else { format!("{name} ({unit})") }
+}
+
+/// Whether two values of an axis are the same: as numbers, or else as texts.
+pub(super) fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a.and_then(axis_number), b.and_then(axis_number)) {
+        (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),
+        (None, None) => a.map(axis_text) == b.map(axis_text),
+        _ => false,
+    }
+}
+
+/// Returns the number at the start of a text: 50 of `50%`.
+fn leading(text: &str) -> Option<f64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
 }
 
 /// Returns the names of all axes of cells, without those in the heads of labels.

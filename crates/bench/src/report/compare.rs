@@ -1,8 +1,8 @@
 //! The comparison of two benchmarks, cell by cell.
 
 use super::ReportError;
-use super::cells::{Cell, Key, cells};
 use super::numbers::exact;
+use super::summary::{Key, Row, Summary};
 use crate::archive::{Archive, Measure};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,14 +73,21 @@ impl Comparison {
     pub fn is_worse(&self) -> bool {
         self.cells.iter().any(|cell| !cell.regressions.is_empty())
     }
+
+    /// Whether the benchmarks have no cell in common, so that nothing was compared.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
 }
 
-/// Compares the benchmark in folder `b` with an earlier one in folder `a`.
+/// Compares the benchmark in folder `b` with an earlier one in folder `a`. A folder needs `manifest.json`, and the runs or
+/// `summary.csv`.
 ///
 /// # Errors
-/// Fails when an archive cannot be read.
+/// Fails when a folder lacks one of these, or when a file cannot be read.
 pub fn compare(a: &Path, b: &Path) -> Result<Comparison, ReportError> {
-    Ok(compared(&Archive::read(a)?, &Archive::read(b)?))
+    Ok(compared_summaries(&Summary::read(a)?, &Summary::read(b)?))
 }
 
 /// Compares the benchmark `b` with an earlier one `a`. A cell is worse if it has lost more than 10 % of its goodput, if its
@@ -88,22 +95,52 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison, ReportError> {
 /// saturated before has no meaning and is not judged.
 #[must_use]
 pub fn compared(a: &Archive, b: &Archive) -> Comparison {
-    let (before, after) = (cells(a), cells(b));
-    let known: BTreeMap<Key, &Cell> = before.iter().map(|cell| (cell.key(), cell)).collect();
-    let later: BTreeMap<Key, &Cell> = after.iter().map(|cell| (cell.key(), cell)).collect();
-    let name = |cell: &Cell| format!("{}: {}", cell.study, cell.label());
-    let pair = |cell: &Cell| known.get(&cell.key()).map(|old| changed(old, cell));
+    compared_summaries(&Summary::of(a), &Summary::of(b))
+}
+
+fn compared_summaries(a: &Summary, b: &Summary) -> Comparison {
+    let pairs = Pairs::of(a, b);
     Comparison {
-        cells: after.iter().filter_map(pair).collect(),
-        only_first: before.iter().filter(|cell| !later.contains_key(&cell.key())).map(name).collect(),
-        only_second: after.iter().filter(|cell| !known.contains_key(&cell.key())).map(name).collect(),
-        conditions: conditions(a, b),
+        cells: pairs.both.iter().map(|(before, after)| changed(before, after)).collect(),
+        only_first: pairs.only_first,
+        only_second: pairs.only_second,
+        conditions: pairs.conditions,
     }
 }
 
-fn conditions(a: &Archive, b: &Archive) -> Vec<String> {
-    let of = |archive: &Archive| {
-        let (manifest, machine) = (&archive.manifest, &archive.manifest.machine);
+/// The rows of two summaries, side by side.
+pub(super) struct Pairs<'a> {
+    /// The rows that both have, in the order of the second one.
+    pub(super) both: Vec<(&'a Row, &'a Row)>,
+    /// Names of the rows of the first one alone.
+    pub(super) only_first: Vec<String>,
+    /// Names of the rows of the second one alone.
+    pub(super) only_second: Vec<String>,
+    /// Remarks about different conditions.
+    pub(super) conditions: Vec<String>,
+}
+
+impl<'a> Pairs<'a> {
+    pub(super) fn of(a: &'a Summary, b: &'a Summary) -> Self {
+        let known: BTreeMap<Key, &Row> = a.rows.iter().map(|row| (row.key(), row)).collect();
+        let later: BTreeMap<Key, &Row> = b.rows.iter().map(|row| (row.key(), row)).collect();
+        let name = |row: &Row| format!("{}: {}", row.study, row.label());
+        let both: Vec<(&Row, &Row)> =
+            b.rows.iter().filter_map(|row| Some((*known.get(&row.key())?, row))).collect();
+        let mut conditions = conditions(a, b);
+        conditions.extend(both.iter().filter_map(|(before, after)| different_settings(before, after)));
+        Self {
+            only_first: a.rows.iter().filter(|row| !later.contains_key(&row.key())).map(name).collect(),
+            only_second: b.rows.iter().filter(|row| !known.contains_key(&row.key())).map(name).collect(),
+            conditions,
+            both,
+        }
+    }
+}
+
+fn conditions(a: &Summary, b: &Summary) -> Vec<String> {
+    let of = |summary: &Summary| {
+        let (manifest, machine) = (&summary.manifest, &summary.manifest.machine);
         [
             ("processor", machine.processor.clone()),
             ("cores", machine.cores.to_string()),
@@ -116,14 +153,26 @@ fn conditions(a: &Archive, b: &Archive) -> Vec<String> {
     pairs.map(|((name, a), (_, b))| format!("{name} differs: {a}, then {b}")).collect()
 }
 
-fn changed(before: &Cell, after: &Cell) -> Changed {
-    let of = |measure| {
-        let median = |cell: &Cell| cell.spread(measure).map(|spread| spread.median);
-        (median(before), median(after))
+/// Returns a remark about settings that differ between the runs of a cell. The measured time is none of them.
+fn different_settings(before: &Row, after: &Row) -> Option<String> {
+    let differs = |(field, old): (&String, &String)| {
+        let new = after.settings.get(field).filter(|new| *new != old && field != "seconds")?;
+        Some(format!("{field} {old}, then {new}"))
     };
+    let all: Vec<String> = before.settings.iter().filter_map(differs).collect();
+    (!all.is_empty()).then(|| format!("{}: {}: {}", after.study, after.label(), all.join("; ")))
+}
+
+/// Whether a cell had a result, and has none any more.
+pub(super) fn has_failed(before: &Row, after: &Row) -> bool {
+    before.runs > 0 && after.runs == 0 && after.not_built.is_empty()
+}
+
+fn changed(before: &Row, after: &Row) -> Changed {
+    let of = |measure| (before.median(measure), after.median(measure));
     let (goodput, p50_ms, p99_ms) = (of(Measure::Goodput), of(Measure::LatencyP50), of(Measure::LatencyP99));
     let mut regressions = Vec::new();
-    if !before.readings.is_empty() && after.readings.is_empty() && after.not_built.is_none() {
+    if has_failed(before, after) {
         regressions.push(Regression::Failed);
     }
     if let (Some(old), Some(new)) = goodput
@@ -134,7 +183,7 @@ fn changed(before: &Cell, after: &Cell) -> Changed {
     for (pair, regression) in [(p50_ms, Regression::LatencyP50), (p99_ms, Regression::LatencyP99)] {
         if let (Some(old), Some(new)) = pair
             && new > old * LATENCY_FACTOR
-            && !before.is_saturated()
+            && !before.is_saturated
         {
             regressions.push(regression);
         }
@@ -147,16 +196,7 @@ impl fmt::Display for Comparison {
         let mut rows = vec![["study", "cell", "goodput 1/s", "median ms", "p99 ms", ""].map(str::to_owned)];
         rows.extend(self.cells.iter().map(row));
         write_table(f, &rows)?;
-        for (title, names) in [
-            ("cells of the first benchmark alone", &self.only_first),
-            ("cells of the second benchmark alone", &self.only_second),
-            ("different conditions", &self.conditions),
-        ] {
-            if !names.is_empty() {
-                writeln!(f, "{title}:")?;
-                names.iter().try_for_each(|name| writeln!(f, "  {name}"))?;
-            }
-        }
+        write_others(f, &self.only_first, &self.only_second, &self.conditions)?;
         let worse = self.cells.iter().filter(|cell| !cell.regressions.is_empty()).count();
         writeln!(f, "{worse} of {} cells are worse", self.cells.len())
     }
@@ -178,9 +218,33 @@ fn row(cell: &Changed) -> [String; 6] {
     [cell.study.clone(), cell.cell.clone(), pair(cell.goodput), pair(cell.p50_ms), pair(cell.p99_ms), verdict]
 }
 
-fn write_table(f: &mut fmt::Formatter<'_>, rows: &[[String; 6]]) -> fmt::Result {
+/// Writes the cells of one benchmark alone, and the different conditions.
+pub(super) fn write_others(
+    f: &mut fmt::Formatter<'_>,
+    only_first: &[String],
+    only_second: &[String],
+    conditions: &[String],
+) -> fmt::Result {
+    for (title, names) in [
+        ("cells of the first benchmark alone", only_first),
+        ("cells of the second benchmark alone", only_second),
+        ("different conditions", conditions),
+    ] {
+        if !names.is_empty() {
+            writeln!(f, "{title}:")?;
+            names.iter().try_for_each(|name| writeln!(f, "  {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes rows as a table with columns of the same width.
+pub(super) fn write_table<const COLUMNS: usize>(
+    f: &mut fmt::Formatter<'_>,
+    rows: &[[String; COLUMNS]],
+) -> fmt::Result {
     let length = |text: &String| text.chars().count();
-    let mut widths = [0usize; 6];
+    let mut widths = [0usize; COLUMNS];
     for row in rows {
         for (width, text) in widths.iter_mut().zip(row) {
             *width = length(text).max(*width);

@@ -6,17 +6,24 @@
 mod cells;
 mod chart;
 mod compare;
+mod counted;
+mod coverage;
 mod csv;
 mod figures;
 mod histogram;
+mod noise;
 mod numbers;
 mod page;
 mod png;
 mod reading;
+mod summary;
 
 use crate::archive::{Archive, ArchiveError};
 pub use compare::{Changed, Comparison, Regression, compare, compared};
+pub use counted::{CountedCell, CountedChange, CountedComparison, Tolerances, compare_counted};
+use coverage::Coverage;
 pub use csv::summary_csv;
+pub use noise::noise;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +33,22 @@ pub enum ReportError {
     /// The archive cannot be read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    /// A folder has too few files.
+    #[error("{folder}: {what}")]
+    Missing {
+        /// The folder.
+        folder: PathBuf,
+        /// The missing files, and those that are needed.
+        what: String,
+    },
+    /// `summary.csv` is wrong.
+    #[error("{path}: {why}")]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// The first mistake.
+        why: String,
+    },
     /// A file of the report cannot be written.
     #[error("{path}: {source}")]
     Write {
@@ -79,7 +102,13 @@ pub fn default_folder(folder: &Path) -> PathBuf {
 /// # Errors
 /// Fails when the archive cannot be read, or the report cannot be drawn or written.
 pub fn write(folder: &Path, out: &Path) -> Result<Written, ReportError> {
-    let page = page::page(&Archive::read(folder)?)?;
+    let archive = Archive::read(folder)?;
+    if archive.runs.is_empty() {
+        let what =
+            "no runs. A report needs the file cell.json of each run; a summary suffices for --compare alone";
+        return Err(ReportError::Missing { folder: folder.to_owned(), what: what.to_owned() });
+    }
+    let page = page::page(&archive, Coverage::read(folder)?.as_ref())?;
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| ReportError::Write { path, source }

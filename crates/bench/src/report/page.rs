@@ -1,9 +1,11 @@
 //! The page of a report.
 
-use super::cells::{Cell, OURS, cells, studies};
+use super::cells::{Cell, OURS, Spread, cells, studies};
 use super::chart::{for_page, for_picture, render};
+use super::coverage::Coverage;
 use super::figures::{NOT_RECORDED, Shown, Table, build, everything, kind_name};
-use super::numbers::{exact, float, float_of};
+use super::noise;
+use super::numbers::{exact, float, float_of, without_zeros};
 use super::reading::SETTINGS;
 use super::{ReportError, png};
 use crate::archive::{Archive, Manifest, Published, StudyFacts};
@@ -37,6 +39,8 @@ struct Context<'a> {
     title: &'a str,
     facts: Vec<(String, String)>,
     yardstick: Vec<(String, String)>,
+    noise: Vec<String>,
+    coverage: Option<Table>,
     without_result: Vec<Missing>,
     studies: Vec<Study>,
     png_note: &'static str,
@@ -74,11 +78,11 @@ struct Shape {
     remarks: Vec<String>,
 }
 
-/// Returns the page of an archive.
+/// Returns the page of an archive, with the coverage that its folder has.
 ///
 /// # Errors
 /// Fails when a chart cannot be drawn, or when the template is wrong.
-pub(super) fn page(archive: &Archive) -> Result<Page, ReportError> {
+pub(super) fn page(archive: &Archive, coverage: Option<&Coverage>) -> Result<Page, ReportError> {
     let all = cells(archive);
     let manifest = &archive.manifest;
     let mut pictures = Vec::new();
@@ -91,6 +95,8 @@ pub(super) fn page(archive: &Archive) -> Result<Page, ReportError> {
         title: &manifest.title,
         facts: facts(manifest, &all),
         yardstick: yardstick(&manifest.yardstick),
+        noise: noise::remarks(&all),
+        coverage: coverage.map(Coverage::table),
         without_result: without_result(&all),
         studies: shown,
         png_note: if png::IS_AVAILABLE { "" } else { png::WITHOUT },
@@ -146,11 +152,35 @@ fn facts(manifest: &Manifest, cells: &[Cell]) -> Vec<(String, String)> {
         ("kernel", known(&machine.kernel)),
         ("file system of data", known(&machine.file_system)),
         ("cells", counts),
+        ("offered load", offered(cells)),
+        ("dropped", dropped(cells)),
+        ("noise of the machine", noise::judgement(cells)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into_iter()
     .chain(settings(cells))
     .collect()
+}
+
+/// Returns the range of the loads that open loops have offered.
+fn offered(cells: &[Cell]) -> String {
+    let rates = cells.iter().flat_map(|cell| &cell.readings).filter_map(|reading| reading.offered);
+    let Some(all) = Spread::of(rates) else { return NOT_RECORDED.to_owned() };
+    let range =
+        if all.min == all.max { exact(all.min) } else { format!("{} to {}", exact(all.min), exact(all.max)) };
+    format!("{range} requests/s")
+}
+
+/// Returns the number of requests that were due and never had a good answer.
+fn dropped(cells: &[Cell]) -> String {
+    let readings = || cells.iter().flat_map(|cell| &cell.readings);
+    let counted = || readings().filter_map(|reading| reading.due.zip(reading.dropped));
+    let (due, dropped) = counted().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    if due == 0.0 {
+        return NOT_RECORDED.to_owned();
+    }
+    let share = without_zeros(&format!("{:.3}", dropped / due * 100.0)).to_owned();
+    format!("{} of {} requests due have no good answer ({share} %)", exact(dropped), exact(due))
 }
 
 /// Returns durability and authentication of cells, our own first. A setting with several values has all of them.

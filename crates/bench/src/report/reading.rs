@@ -2,7 +2,7 @@
 
 use super::histogram::Histogram;
 use super::numbers::{float, sound};
-use crate::archive::{CellRun, Measure};
+use crate::archive::{CellRun, Measure, axis_text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,34 +20,56 @@ pub(super) const SETTINGS: [(&str, &str); 5] = [
     ("service", "service"),
 ];
 
+/// Settings of a run for `summary.csv`: fields of the result.
+const CONDITIONS: [&str; 10] = [
+    "durability",
+    "link_auth",
+    "client_auth",
+    "authentication",
+    "service",
+    "arrivals",
+    "in_flight",
+    "clients",
+    "bundle",
+    "seconds",
+];
+
 /// Further numbers of a load, for the table of all values: the place in the result, the name for people, and the unit's size.
-const FURTHER: [(&str, &str, f64); 5] = [
+const FURTHER: [(&str, &str, f64); 4] = [
     ("/errors", "errors", 1.0),
-    ("/goodput_first_reply", "goodput by first replies (requests/s)", 1.0),
     ("/latency_ns/max", "greatest latency (ms)", 1e6),
     ("/latency_ns/p999", "p99.9 latency (ms)", 1e6),
     ("/longest_gap_ms", "longest time without an answer (ms)", 1.0),
 ];
 
 /// All measures, in the order of tables.
-pub(super) const MEASURES: [Measure; 6] = [
+pub(super) const MEASURES: [Measure; 8] = [
     Measure::Goodput,
+    Measure::GoodputFirstReply,
     Measure::LatencyMean,
     Measure::LatencyP50,
     Measure::LatencyP99,
     Measure::CpuPerRequest,
     Measure::Memory,
+    Measure::LeaderCheckShare,
 ];
+
+/// Whether a table shows a measure only where a run has recorded it.
+pub(super) fn is_optional(measure: Measure) -> bool {
+    matches!(measure, Measure::GoodputFirstReply | Measure::LeaderCheckShare)
+}
 
 /// Returns the name of a measure with its unit.
 pub(super) fn name(measure: Measure) -> &'static str {
     match measure {
         Measure::Goodput => "goodput (requests/s)",
+        Measure::GoodputFirstReply => "goodput from the first reply on (requests/s)",
         Measure::LatencyMean => "mean latency (ms)",
         Measure::LatencyP50 => "median latency (ms)",
         Measure::LatencyP99 => "p99 latency (ms)",
         Measure::CpuPerRequest => "CPU of all replicas (µs/request)",
         Measure::Memory => "memory of a replica (MB)",
+        Measure::LeaderCheckShare => "signature checks in the leader's CPU time (%)",
     }
 }
 
@@ -71,6 +93,16 @@ pub(super) struct Reading {
     pub(super) values: BTreeMap<Measure, f64>,
     /// Whether the cluster did not carry the offered load.
     pub(super) is_saturated: bool,
+    /// Whether the load took all that the cluster gives: it was not carried, or it was a closed loop.
+    pub(super) is_saturating: bool,
+    /// Requests in a second that were offered; absent in a closed loop.
+    pub(super) offered: Option<f64>,
+    /// Good answers in a second of the saturating loads in a row that were run before this load.
+    pub(super) saturations: Vec<f64>,
+    /// Requests that were due in the measured time.
+    pub(super) due: Option<f64>,
+    /// Requests that were due and had no good answer in time.
+    pub(super) dropped: Option<f64>,
     /// All latencies.
     pub(super) histogram: Option<Histogram>,
     /// The shares of requests, and the milliseconds within which they were answered. The fallback for the histogram.
@@ -81,6 +113,8 @@ pub(super) struct Reading {
     pub(super) ledger: BTreeMap<String, f64>,
     /// Settings for the header: name and value.
     pub(super) settings: BTreeMap<&'static str, String>,
+    /// Settings for `summary.csv`: field and value.
+    pub(super) conditions: BTreeMap<&'static str, String>,
     /// Further numbers, by name.
     pub(super) others: BTreeMap<String, f64>,
     /// The remark of an external system.
@@ -101,11 +135,19 @@ impl Reading {
         Self {
             values,
             is_saturated: is_saturated(load),
+            is_saturating: is_saturated(load) || is_closed(load),
+            offered: number(load, "/offered"),
+            saturations: saturations(load),
+            due: number(load, "/due"),
+            dropped: number(load, "/due")
+                .zip(number(load, "/answered"))
+                .map(|(due, in_time)| (due - in_time).max(0.0)),
             histogram: text(load, "/latency_histogram").and_then(Histogram::read),
             percentiles: percentiles(load),
             timeline: timeline(load),
             ledger: ledger(load),
             settings: settings(run),
+            conditions: conditions(load),
             others,
             note: text(load, "/note").unwrap_or_default().to_owned(),
         }
@@ -126,6 +168,8 @@ fn measured(load: &Value, measure: Measure) -> Option<f64> {
     let external = |name: &str| number(load, &format!("/latency_ms/{name}"));
     match measure {
         Measure::Goodput => number(load, "/goodput").or_else(|| number(load, "/tx_per_s")),
+        Measure::GoodputFirstReply => number(load, "/goodput_first_reply"),
+        Measure::LeaderCheckShare => number(load, "/leader_check_share").map(|share| share * 100.0),
         // An external system prints a number, its mean, or an object with some of these names.
         Measure::LatencyMean => {
             ms("mean").or_else(|| number(load, "/latency_ms")).or_else(|| external("mean"))
@@ -161,6 +205,16 @@ fn is_saturated(load: &Value) -> bool {
     }
     let carried = || Some((number(load, "/offered")?, number(load, "/carried")?, number(load, "/due")?));
     carried().is_some_and(|(_, carried, due)| carried * 100.0 < due * CARRIED_PERCENT)
+}
+
+/// Whether the load was a closed loop, which always offers as much as the cluster answers.
+fn is_closed(load: &Value) -> bool {
+    number(load, "/offered").is_none() && number(load, "/in_flight").is_some_and(|count| count > 0.0)
+}
+
+fn saturations(load: &Value) -> Vec<f64> {
+    let entries = load.get("saturations").and_then(Value::as_array);
+    entries.into_iter().flatten().filter_map(Value::as_f64).filter_map(sound).collect()
 }
 
 fn percentiles(load: &Value) -> Vec<(f64, f64)> {
@@ -219,6 +273,12 @@ fn settings(run: &CellRun) -> BTreeMap<&'static str, String> {
         }
     }
     settings
+}
+
+fn conditions(load: &Value) -> BTreeMap<&'static str, String> {
+    let is_known = |value: &&Value| value.is_string() || value.as_f64().and_then(sound).is_some();
+    let read = |field: &'static str| Some((field, axis_text(load.get(field).filter(is_known)?)));
+    CONDITIONS.into_iter().filter_map(read).filter(|(_, value)| value != "unknown").collect()
 }
 
 fn further(load: &Value) -> BTreeMap<String, f64> {

@@ -31,7 +31,7 @@ pub(super) fn run(protocol: &str, rate: u64, number: u32, goodput: f64, p50_ms: 
         "outcome": "done", "wall_seconds": 12.5, "faults": [],
         "load": {
             "protocol": protocol, "n": 4, "f": 1, "durability": "fsync", "link_auth": "tls",
-            "client_auth": "signature", "offered": rate, "due": rate, "carried": goodput,
+            "client_auth": "signature", "offered": rate, "due": rate, "carried": goodput, "answered": goodput,
             "goodput": goodput,
             "latency_ns": { "samples": 9, "mean": latency(1.1), "p50": latency(1.0), "p90": latency(1.5),
                             "p99": latency(3.0), "p999": latency(4.0), "max": latency(5.0) },
@@ -123,8 +123,8 @@ fn save(archive: &Archive, folder: &Path) {
     }
 }
 
-fn html(archive: &Archive) -> String {
-    page::page(archive).unwrap().html
+pub(super) fn html(archive: &Archive) -> String {
+    page::page(archive, None).unwrap().html
 }
 
 #[test]
@@ -171,8 +171,11 @@ fn header_has_the_conditions() {
         "812.5",
         "<td>fsync</td>",
         "<td>signature</td>",
-        "no latency of a network",
+        "The figures show no latency, jitter,",
         "4 with a result, 1 not built, 2 failed runs",
+        "500 to 1,000 requests&#x2f;s",
+        "<th scope=\"row\">seed</th><td>7</td>",
+        "400 of 5,000 requests due have no good answer (8 %)",
     ] {
         assert!(text.contains(part), "{part}");
     }
@@ -282,13 +285,23 @@ fn summary_has_the_median_of_each_cell() {
     assert!(lines[0].starts_with(
         "study,system,protocol,n,f,rate,runs,failed,not_built,goodput_per_s_min,goodput_per_s_median"
     ));
+    assert!(lines[0].ends_with(
+        "leader_check_share_percent_max,saturated,setting_client_auth,setting_durability,setting_link_auth,ledger_messages,ledger_syncs"
+    ));
+    let set = "signature,fsync,tls,4,0.2";
     let expected = [
-        "main,quorate,hotstuff,4,1,500,1,1,,400,400,400,5.5,5.5,5.5,5,5,5,15,15,15,300,300,300,50,50,50",
-        "main,quorate,pbft,4,1,500,3,0,,490,500,510,1.1,2.2,3.3,1,2,3,3,6,9,300,300,300,50,50,50",
-        "main,quorate,pbft,4,1,1000,3,0,,880,900,930,33,44,55,30,40,50,90,120,150,300,300,300,50,50,50",
-        "main,quorate,pbft,4,1,2000,0,1,,,,,,,,,,,,,,,,,,,",
-        "main,quorate,zyzzyva,4,1,500,0,0,protocol zyzzyva,,,,,,,,,,,,,,,,,,",
-        "main,etcd,raft,3,1,,2,0,,1000,1100,1200,4.5,4.5,4.5,,,,,,,,,,210,210,210",
+        format!(
+            "main,quorate,hotstuff,4,1,500,1,1,,400,400,400,,,,5.5,5.5,5.5,5,5,5,15,15,15,300,300,300,50,50,50,,,,no,{set}"
+        ),
+        format!(
+            "main,quorate,pbft,4,1,500,3,0,,490,500,510,,,,1.1,2.2,3.3,1,2,3,3,6,9,300,300,300,50,50,50,,,,no,{set}"
+        ),
+        format!(
+            "main,quorate,pbft,4,1,1000,3,0,,880,900,930,,,,33,44,55,30,40,50,90,120,150,300,300,300,50,50,50,,,,yes,{set}"
+        ),
+        "main,quorate,pbft,4,1,2000,0,1,,,,,,,,,,,,,,,,,,,,,,,,,,no,,,,,".to_owned(),
+        "main,quorate,zyzzyva,4,1,500,0,0,protocol zyzzyva,,,,,,,,,,,,,,,,,,,,,,,,,no,,,,,".to_owned(),
+        "main,etcd,raft,3,1,,2,0,,1000,1100,1200,,,,4.5,4.5,4.5,,,,,,,,,,210,210,210,,,,no,,,,,".to_owned(),
     ];
     assert_eq!(lines[1..], expected);
     let columns: Vec<usize> = lines.iter().map(|line| line.split(',').count()).collect();
@@ -368,7 +381,32 @@ fn comparison_reads_folders_and_states_different_conditions() {
     let comparison = compare(&a, &b).unwrap();
     assert!(!comparison.is_worse());
     assert_eq!(comparison.conditions, ["kernel differs: a kernel, then another kernel"]);
-    assert!(matches!(compare(&a, folder.path()), Err(ReportError::Archive(_))));
+}
+
+#[test]
+fn comparison_needs_the_summary_and_the_manifest_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, kept, none] = ["whole", "kept", "none"].map(|name| folder.path().join(name));
+    save(&archive(), &whole);
+    for folder in [&kept, &none] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    let why = |a: &Path| compare(a, &whole).unwrap_err().to_string();
+    assert!(
+        why(&none)
+            .contains("no manifest.json. A comparison needs manifest.json, and the runs or summary.csv")
+    );
+    write_json(&kept.join("manifest.json"), &manifest()).unwrap();
+    assert!(why(&kept).contains("neither runs nor summary.csv"), "{}", why(&kept));
+    assert!(
+        write(&kept, folder.path()).unwrap_err().to_string().contains("A report needs the file cell.json")
+    );
+    std::fs::write(kept.join("summary.csv"), summary_csv(&archive())).unwrap();
+    let from_summary = compare(&kept, &whole).unwrap();
+    assert_eq!(from_summary.cells, compare(&whole, &whole).unwrap().cells);
+    assert!(from_summary.cells.len() == 6 && from_summary.only_first.is_empty(), "{from_summary}");
+    std::fs::write(kept.join("summary.csv"), "study,system\n").unwrap();
+    assert!(why(&kept).contains("summary.csv: the column protocol is missing"), "{}", why(&kept));
 }
 
 #[test]
@@ -380,6 +418,32 @@ fn cells_are_in_the_order_of_people() {
         names,
         ["hotstuff n=4, rate 7", "pbft n=4, rate 500", "pbft n=4, rate 1000", "pbft n=4, rate 20000"]
     );
+}
+
+#[test]
+fn protocols_and_values_have_the_order_of_the_experiment() {
+    let mut manifest = manifest();
+    manifest.studies[0].settings = serde_json::from_value(json!({
+        "protocol": ["pbft", "jolteon", "artemis"], "rate": ["50%", "130%", "7%"], "batch": ["unlimited", 100, 9],
+    }))
+    .unwrap();
+    let mut runs = Vec::new();
+    for protocol in ["artemis", "zyzzyva", "pbft", "jolteon", "apollo"] {
+        for (rate, batch) in
+            [("130%", json!(9)), ("50%", json!("unlimited")), ("50%", json!(100)), ("90%", json!(9))]
+        {
+            let mut run = run(protocol, 1, 1, 1.0, 1.0);
+            run.axes.insert("rate".to_owned(), rate.into());
+            run.axes.insert("batch".to_owned(), batch);
+            runs.push(run);
+        }
+    }
+    let all = cells(&Archive { manifest, runs });
+    let protocols: Vec<&str> = all.iter().map(|cell| cell.protocol.as_str()).step_by(4).collect();
+    assert_eq!(protocols, ["pbft", "jolteon", "artemis", "apollo", "zyzzyva"]);
+    let first: Vec<String> = all.iter().take(4).map(Cell::label).collect();
+    let names = ["9, rate 130%", "9, rate 90%", "100, rate 50%", "unlimited, rate 50%"];
+    assert_eq!(first, names.map(|name| format!("pbft n=4, batch {name}")));
 }
 
 #[cfg(feature = "png")]

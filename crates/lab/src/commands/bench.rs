@@ -83,7 +83,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         return out::json(&archive.runs);
     }
     if args.file.is_none() {
-        print_canonical(&archive)?;
+        canonical(&archive).iter().try_for_each(out::line)?;
     }
     eprintln!("the archive is {}; `quorate report {}` makes its report", folder.display(), folder.display());
     let has_result = archive.runs.iter().any(|run| run.outcome == Outcome::Done);
@@ -97,19 +97,21 @@ fn failure(error: BenchError) -> Failure {
     }
 }
 
-/// Prints the two numbers of the canonical workload, with the machine and the settings.
-fn print_canonical(archive: &Archive) -> Result<(), Failure> {
-    let Some(run) = archive.runs.iter().find(|run| run.outcome == Outcome::Done) else { return Ok(()) };
+/// Returns the two numbers of the canonical workload, with the noise, the machine and the settings.
+fn canonical(archive: &Archive) -> Vec<String> {
+    let Some(run) = archive.runs.iter().find(|run| run.outcome == Outcome::Done) else { return Vec::new() };
     let number = |path: &str| run.load.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
     let text = |path: &str| run.load.pointer(path).and_then(Value::as_str).unwrap_or("unknown").to_owned();
     let machine = &archive.manifest.machine;
-    out::line(format_args!("saturation  {:>10.0} requests/s", number("/offered") * 2.0))?;
-    out::line(format_args!(
-        "at half     {:>10.2} ms p50, {:.2} ms p99",
+    let mut lines: Vec<String> = saturation(run).into_iter().collect();
+    lines.push(format!(
+        "at {:>8.0}/s {:>9.2} ms p50, {:.2} ms p99",
+        number("/offered"),
         number("/latency_ns/p50") / 1e6,
         number("/latency_ns/p99") / 1e6
-    ))?;
-    out::line(format_args!(
+    ));
+    lines.extend(report::noise(archive).into_iter().map(|remark| format!("NOISY: {remark}")));
+    lines.push(format!(
         "{} n={} f={}, durability {}, links {}, client authentication {}, all replicas and the load on this machine",
         run.protocol,
         run.n,
@@ -117,8 +119,8 @@ fn print_canonical(archive: &Archive) -> Result<(), Failure> {
         text("/durability"),
         text("/link_auth"),
         text("/client_auth")
-    ))?;
-    out::line(format_args!(
+    ));
+    lines.push(format!(
         "{} cores of {}, {:.0} GiB, {}, {}, commit {}",
         machine.cores,
         machine.processor,
@@ -126,6 +128,20 @@ fn print_canonical(archive: &Archive) -> Result<(), Failure> {
         machine.kernel,
         machine.file_system,
         archive.manifest.commit
+    ));
+    lines
+}
+
+/// Returns the line of the saturation; `None` where the rate of the run is no share of it.
+fn saturation(run: &CellRun) -> Option<String> {
+    let loads = run.load.get("saturations").and_then(Value::as_array)?;
+    let goodputs: Vec<f64> = loads.iter().filter_map(Value::as_f64).collect();
+    let median = runner::median(&goodputs)?;
+    let least = goodputs.iter().copied().fold(median, f64::min);
+    let greatest = goodputs.iter().copied().fold(median, f64::max);
+    let loads = goodputs.len();
+    Some(format!(
+        "saturation  {median:>10.0} requests/s, median of {loads} loads in a row, {least:.0} to {greatest:.0}"
     ))
 }
 
@@ -191,5 +207,47 @@ fn line_of(cell: &Cell, run: &CellRun) -> String {
                 },
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Returns the archive of a canonical run whose saturating loads have these goodputs.
+    fn archive(saturations: &[f64]) -> Archive {
+        let manifest = json!({
+            "format": 1, "tag": "canonical", "title": "", "stamp": "", "commit": "abc", "seed": 1, "form": "full",
+            "machine": { "processor": "a processor", "cores": 2, "memory_bytes": 8 << 30, "kernel": "Linux 6",
+                         "file_system": "ext4" },
+            "yardstick": null, "studies": [],
+        });
+        let run = json!({
+            "study": "canonical", "system": "quorate", "protocol": "pbft", "n": 4, "f": 1, "axes": {}, "run": 1,
+            "outcome": "done", "wall_seconds": 1.0, "faults": [],
+            "load": { "offered": 500.0, "saturations": saturations, "durability": "fsync",
+                      "latency_ns": { "p50": 2_000_000, "p99": 9_500_000 } },
+        });
+        let runs = vec![serde_json::from_value(run).unwrap()];
+        Archive { manifest: serde_json::from_value(manifest).unwrap(), runs }
+    }
+
+    #[test]
+    fn canonical_output_has_two_numbers_and_their_conditions() {
+        let lines = canonical(&archive(&[1_000.0, 950.0, 1_050.0]));
+        assert_eq!(lines[0], "saturation        1000 requests/s, median of 3 loads in a row, 950 to 1050");
+        assert_eq!(lines[1], "at      500/s      2.00 ms p50, 9.50 ms p99");
+        assert!(
+            lines[2].contains("durability fsync") && lines[3].contains("2 cores of a processor, 8 GiB"),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn canonical_output_names_a_noisy_machine() {
+        let lines = canonical(&archive(&[1_000.0, 950.0, 1_150.0]));
+        let expected = "NOISY: canonical: pbft n=4: the machine was noisy: saturating runs differ by 20 % of their median";
+        assert_eq!(lines[2], expected);
     }
 }

@@ -1,6 +1,6 @@
 //! Measured values against an axis of the experiment, as lines or as bars.
 
-use super::super::cells::{Cell, Spread, axes, axis_number, compare_values};
+use super::super::cells::{Cell, Spread, axes, axis_number, axis_title, is_same};
 use super::super::chart::{Axis, Chart, Entry, Fill, Layer, Look, PLOT_WIDTH, Panel, Stroke, Symbol};
 use super::super::numbers::float_of;
 use super::super::reading::name;
@@ -15,7 +15,7 @@ const GROUP: f64 = 0.8;
 /// The axis along x, with a place for each value.
 struct Places {
     axis: Axis,
-    /// Values in ascending order, and their places.
+    /// Values in the order of the experiment, numbers in ascending order, and their places.
     values: Vec<(Value, f64)>,
     explained: Vec<String>,
 }
@@ -23,10 +23,7 @@ struct Places {
 impl Places {
     fn of(&self, cell: &Cell, x: &str) -> Option<f64> {
         let value = cell.axis(x)?;
-        self.values
-            .iter()
-            .find(|(known, _)| compare_values(Some(known), Some(&value)).is_eq())
-            .map(|(_, at)| *at)
+        self.values.iter().find(|(known, _)| is_same(Some(known), Some(&value))).map(|(_, at)| *at)
     }
 }
 
@@ -122,16 +119,17 @@ fn measures(figure: &Figure) -> Vec<Measure> {
 
 /// Returns the places of all values of an axis. Lines put numbers at their value; bars have equal distances.
 fn places(cells: &[&Cell], x: &str, by_number: bool) -> Option<Places> {
-    let mut values: Vec<Value> = cells.iter().filter_map(|cell| cell.axis(x)).collect();
-    values.sort_by(|a, b| compare_values(Some(a), Some(b)));
-    values.dedup_by(|a, b| compare_values(Some(a), Some(b)).is_eq());
+    let mut sorted: Vec<&Cell> = cells.to_vec();
+    sorted.sort_by(|a, b| a.compare_axis(b, x));
+    let mut values: Vec<Value> = sorted.iter().filter_map(|cell| cell.axis(x)).collect();
+    values.dedup_by(|a, b| is_same(Some(a), Some(b)));
     if values.is_empty() {
         return None;
     }
     let length = f64::from(PLOT_WIDTH);
     let numbers: Option<Vec<f64>> = values.iter().map(axis_number).collect();
     if let Some(numbers) = numbers.filter(|_| by_number) {
-        let axis = Axis::chosen(x, &numbers, length);
+        let axis = Axis::chosen(&axis_title(x), &numbers, length);
         return Some(Places {
             axis,
             values: values.into_iter().zip(numbers).collect(),
@@ -139,7 +137,7 @@ fn places(cells: &[&Cell], x: &str, by_number: bool) -> Option<Places> {
         });
     }
     let names: Vec<String> = values.iter().map(axis_text).collect();
-    let (axis, explained) = Axis::names(x, &names, length);
+    let (axis, explained) = Axis::names(&axis_title(x), &names, length);
     let values = values.into_iter().enumerate().map(|(i, value)| (value, float_of(i))).collect();
     Some(Places { axis, values, explained })
 }

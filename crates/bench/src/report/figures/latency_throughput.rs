@@ -1,6 +1,6 @@
 //! Latency against goodput: a point for each offered load.
 
-use super::super::cells::{Cell, Spread, compare_values};
+use super::super::cells::{Cell, Spread};
 use super::super::chart::{Axis, Chart, Entry, Fill, Layer, Look, Panel, Stroke, Symbol};
 use super::super::reading::name;
 use super::series::{Series, legend, series};
@@ -77,7 +77,7 @@ fn point(cell: &Cell) -> Option<Point> {
 
 fn points_of(series: &Series<'_>, load: &str) -> Vec<Point> {
     let mut cells = series.cells.clone();
-    cells.sort_by(|a, b| compare_values(a.axis(load).as_ref(), b.axis(load).as_ref()));
+    cells.sort_by(|a, b| a.compare_axis(b, load));
     cells.into_iter().filter_map(point).collect()
 }
 

@@ -1,10 +1,11 @@
 //! Series: the cells of a figure that belong together.
 
-use super::super::cells::{Cell, axes, compare_values, is_in_head};
+use super::super::cells::{Cell, axes, is_in_head, is_same};
 use super::super::chart::{Entry, Look, Symbol};
 use super::remark;
 use crate::archive::{Figure, axis_text};
 use serde_json::Value;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// A series of a figure.
@@ -22,7 +23,7 @@ pub(super) fn selected<'a>(figure: &Figure, cells: &'a [Cell]) -> (Vec<&'a Cell>
     let is_wanted = |cell: &&Cell| {
         figure.only.iter().all(|(axis, wanted)| {
             let value = cell.axis(axis);
-            value.is_some() && compare_values(value.as_ref(), Some(wanted)).is_eq()
+            value.is_some() && is_same(value.as_ref(), Some(wanted))
         })
     };
     let wanted: Vec<&Cell> = cells.iter().filter(is_wanted).collect();
@@ -31,23 +32,33 @@ pub(super) fn selected<'a>(figure: &Figure, cells: &'a [Cell]) -> (Vec<&'a Cell>
     (with, remark("Not drawn, as no run has a result", &without).into_iter().collect())
 }
 
-/// Divides cells into series: by the axes that the figure names, or else by all axes with several values but `x`.
+/// Divides cells into series: by the axes that the figure names, or else by all axes with several values but `x`. Series have
+/// the order of the experiment.
 pub(super) fn series<'a>(figure: &Figure, cells: &[&'a Cell], x: &str) -> Vec<Series<'a>> {
     let names = series_axes(figure, cells, x);
-    let mut series: Vec<(Vec<Option<Value>>, Series<'_>)> = Vec::new();
+    let mut groups: Vec<(Vec<Option<Value>>, Vec<&Cell>)> = Vec::new();
     for cell in cells {
         let key: Vec<Option<Value>> = std::iter::once("system")
             .chain(names.iter().map(String::as_str))
             .map(|axis| cell.axis(axis))
             .collect();
-        if let Some((_, found)) = series.iter_mut().find(|(known, _)| *known == key) {
-            found.cells.push(cell);
-        } else {
-            let look = Look::of(series.len());
-            series.push((key, Series { label: label(cell, &names), look, cells: vec![cell] }));
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(cell),
+            None => groups.push((key, vec![cell])),
         }
     }
-    series.into_iter().map(|(_, series)| series).collect()
+    let mut groups: Vec<Vec<&Cell>> = groups.into_iter().map(|(_, group)| group).collect();
+    groups.sort_by(|a, b| match (a.first(), b.first()) {
+        (Some(a), Some(b)) => std::iter::once("system")
+            .chain(names.iter().map(String::as_str))
+            .fold(Ordering::Equal, |order, axis| order.then_with(|| a.compare_axis(b, axis))),
+        _ => Ordering::Equal,
+    });
+    let of = |(i, cells): (usize, Vec<&'a Cell>)| {
+        let label = cells.first().map(|cell| label(cell, &names)).unwrap_or_default();
+        Series { label, look: Look::of(i), cells }
+    };
+    groups.into_iter().enumerate().map(of).collect()
 }
 
 fn series_axes(figure: &Figure, cells: &[&Cell], x: &str) -> Vec<String> {
@@ -60,7 +71,8 @@ fn series_axes(figure: &Figure, cells: &[&Cell], x: &str) -> Vec<String> {
             .iter()
             .map(|cell| cell.axis(axis).map(|value| axis_text(&value)).unwrap_or_default())
             .collect();
-        axis != x && values.len() > 1
+        let is_along_x = axis == x || (x == "offered" && axis == "rate");
+        !is_along_x && values.len() > 1
     };
     fixed.chain(axes(cells)).filter(is_several).collect()
 }

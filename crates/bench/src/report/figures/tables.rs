@@ -1,8 +1,10 @@
 //! Tables: the cost ledger, and all measured values.
 
 use super::super::cells::{Cell, Spread};
+use super::super::noise;
 use super::super::numbers::{exact, float_of};
-use super::super::reading::{MEASURES, name};
+use super::super::reading::{MEASURES, is_optional, name};
+use crate::archive::Measure;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -26,14 +28,12 @@ pub(in crate::report) struct Table {
 pub(in crate::report) fn ledger(title: &str, cells: &[&Cell]) -> Table {
     let has = |cell: &&Cell| cell.readings.iter().any(|reading| !reading.ledger.is_empty());
     let (with, without): (Vec<&Cell>, Vec<&Cell>) = cells.iter().copied().partition(has);
-    let names: BTreeSet<&String> =
-        with.iter().flat_map(|cell| &cell.readings).flat_map(|reading| reading.ledger.keys()).collect();
+    let names: BTreeSet<&str> = with.iter().flat_map(|cell| cell.counters()).collect();
     let value = |cell: &Cell, name: &str| {
-        let values = cell.readings.iter().filter_map(|reading| reading.ledger.get(name).copied());
-        Spread::of(values).map_or_else(|| NOT_RECORDED.to_owned(), |spread| exact(spread.median))
+        cell.counted(name).map_or_else(|| NOT_RECORDED.to_owned(), |spread| exact(spread.median))
     };
-    let row = |name: &&String| {
-        std::iter::once((*name).clone()).chain(with.iter().map(|cell| value(cell, name))).collect()
+    let row = |name: &&str| {
+        std::iter::once((*name).to_owned()).chain(with.iter().map(|cell| value(cell, name))).collect()
     };
     let mut note = "All replicas together, for one request. Each value is the median of the runs.".to_owned();
     if let Some(remark) = super::remark(" Not recorded", &without) {
@@ -52,7 +52,11 @@ pub(in crate::report) fn everything(title: &str, cells: &[&Cell]) -> Table {
     let others: BTreeSet<&String> =
         cells.iter().flat_map(|cell| &cell.readings).flat_map(|reading| reading.others.keys()).collect();
     let is_measured = |cell: &&Cell| cell.readings.iter().any(|reading| !reading.values.is_empty());
-    let measures = if others.is_empty() || cells.iter().any(is_measured) { &MEASURES[..] } else { &[] };
+    let has_measures = others.is_empty() || cells.iter().any(is_measured);
+    let is_shown = |measure: &Measure| {
+        has_measures && (!is_optional(*measure) || cells.iter().any(|cell| cell.spread(*measure).is_some()))
+    };
+    let measures: Vec<Measure> = MEASURES.into_iter().filter(is_shown).collect();
     let mut columns: Vec<String> = vec!["cell".to_owned(), "runs".to_owned()];
     columns.extend(measures.iter().map(|measure| name(*measure).to_owned()));
     columns.extend(others.iter().map(|name| (*name).clone()));
@@ -82,6 +86,7 @@ fn remarks(cell: &Cell) -> String {
     if cell.is_saturated() {
         remarks.push("saturated: the latency is that of a growing queue".to_owned());
     }
+    remarks.extend(noise::remark(cell));
     if let Some(part) = &cell.not_built {
         remarks.push(format!("not built: {part}"));
     }
