@@ -28,6 +28,7 @@ mod kill;
 mod leaders;
 mod lies;
 mod load_words;
+mod measured;
 mod operators;
 mod orders;
 mod readiness;
