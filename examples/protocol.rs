@@ -14,8 +14,8 @@
 
 use quorate_consensus::parts::tally::{Tallied, Tally};
 use quorate_consensus::{
-    Auth, CheckpointProof, Commit, Cx, Entry, Examined, Healed, LinkEvent, Message, Model, OpenError, Past,
-    Place, Protocol, Ready, Record, RecordKey, Reject, Spec, Status, To, Verified, Window,
+    Auth, CheckpointProof, Commit, Cx, Entry, Examined, Healed, LinkEvent, Message, MessageRole, Model,
+    OpenError, Past, Place, Protocol, Ready, Record, RecordKey, Reject, Spec, Status, To, Verified, Window,
 };
 use quorate_sim::{BadSettings, Report, Transport, seed};
 use quorate_types::{
@@ -104,6 +104,7 @@ impl Protocol for Chorus {
         first_view: View::ZERO,
         shared_params: &[],
         repeatable: &[],
+        roles: &[(VOTE, MessageRole::Vote)],
     };
     type Message = Vote;
     type Record = Vote;

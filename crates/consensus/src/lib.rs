@@ -62,6 +62,6 @@ pub use past::{OpenError, Past};
 pub use protocol::{Cx, LinkEvent, Protocol};
 pub use record::{Record, RecordKey};
 pub use reject::{Alarm, Reject};
-pub use spec::{Model, Spec, Synchrony};
+pub use spec::{MessageRole, Model, Spec, Synchrony};
 pub use status::{Status, Window};
 pub use timers::Timers;

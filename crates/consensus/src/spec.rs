@@ -15,6 +15,17 @@ pub enum Model {
     Teaching,
 }
 
+/// The purpose of a message in a protocol, for measurements. A later one counts where a step sends messages of several roles.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MessageRole {
+    /// The message votes for a block.
+    Vote,
+    /// The message proposes a block.
+    Proposal,
+    /// The message leaves a view whose leader has failed, or begins the next one.
+    ViewChange,
+}
+
 /// Properties of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
@@ -51,9 +62,18 @@ pub struct Spec {
     /// The kinds of statements that a replica may sign again with another subject ([`crate::Message::once`] is false). They
     /// promise nothing, and the guard does not know them.
     pub repeatable: &'static [Kind],
+    /// The roles of the kinds of messages. Other kinds have no role: requests for missing data, their answers, and reports
+    /// of progress.
+    pub roles: &'static [(Kind, MessageRole)],
 }
 
 impl Spec {
+    /// Returns the role of a kind of messages.
+    #[must_use]
+    pub fn role(&self, kind: Kind) -> Option<MessageRole> {
+        self.roles.iter().find(|(named, _)| *named == kind).map(|(_, role)| *role)
+    }
+
     /// Returns the number of running replicas that a cluster needs to serve clients.
     #[must_use]
     pub const fn serving(&self, n: usize, f: usize) -> usize {

@@ -21,6 +21,7 @@ mod outgoing;
 mod peer_queues;
 mod release_gate;
 mod snapshots;
+mod steps;
 mod transfer;
 mod turn;
 
@@ -28,5 +29,6 @@ pub use executor::{Executor, Stamp};
 pub use fault::{HostFault, OpenFault};
 pub use open::{DivergedState, FAR_HEIGHTS, HostSetup, StateAt, read_state};
 pub use outgoing::Outgoing;
+pub use steps::StepKind;
 pub use transfer::TransferStatus;
 pub use turn::{Host, TurnEnd, TurnWork};

@@ -1,5 +1,6 @@
 //! The network as a turn sees it, and the sealing of its frames.
 
+use crate::steps::StepKind;
 use quorate_consensus::{Note, To};
 use quorate_crypto::{SigningKey, statement_preimage};
 use quorate_replica::{ConnId, FrameSource, RestoredLog, Sink, Unsealed};
@@ -51,6 +52,19 @@ pub trait Outgoing {
     /// when it is durable.
     fn decided(&mut self, height: Height, id: BlockId) {
         let _ = (height, id);
+    }
+    /// Returns the reading of a stopwatch for [`Outgoing::step`], in nanoseconds. Simulated time does not pass inside a step,
+    /// so a simulator has none.
+    fn stopwatch_ns(&mut self) -> u64 {
+        0
+    }
+    /// Returns the CPU time of this thread in nanoseconds; 0 where nobody measures.
+    fn cpu_ns(&mut self) -> u64 {
+        0
+    }
+    /// Notes a step of this kind, and the nanoseconds that it took by the stopwatch.
+    fn step(&mut self, kind: StepKind, ns: u64) {
+        let _ = (kind, ns);
     }
     /// Returns the sink that records the steps of a replica ([`quorate_replica::Replica::record`]), which is about to be
     /// opened on this log. Without a sink the run cannot be replayed.

@@ -7,6 +7,7 @@ use crate::open::DivergedState;
 use crate::outgoing::{Outgoing, seal};
 use crate::release_gate::ReleaseGate;
 use crate::snapshots::SnapshotProgress;
+use crate::steps::StepKind;
 use crate::transfer::{Transfer, TransferStatus};
 use quorate_consensus::LinkEvent;
 use quorate_crypto::SigningKey;
@@ -241,6 +242,21 @@ impl Host {
         more: &mut dyn FnMut(TurnWork) -> bool,
         out: &mut dyn Outgoing,
     ) -> Result<TurnEnd, HostFault> {
+        let began = out.stopwatch_ns();
+        let end = self.take_turn(now, due, drained, more, out)?;
+        let ns = out.stopwatch_ns().saturating_sub(began);
+        out.step(StepKind::Turn, ns);
+        Ok(end)
+    }
+
+    fn take_turn(
+        &mut self,
+        now: Time,
+        due: Option<Time>,
+        drained: bool,
+        more: &mut dyn FnMut(TurnWork) -> bool,
+        out: &mut dyn Outgoing,
+    ) -> Result<TurnEnd, HostFault> {
         self.own.turns = self.own.turns.wrapping_add(1);
         self.check(more, out);
         let synced = self.store.ledger().syncs;
@@ -249,7 +265,7 @@ impl Host {
         let mut budget = ReadBudget::default();
         self.gate.begin_turn(due.unwrap_or(now));
         loop {
-            self.handle(now);
+            self.handle(now, out);
             if std::mem::take(&mut is_first) {
                 // Bodies forbid no promise, so unread bodies do not count.
                 self.on_handled(drained && self.intake.has_passed_messages(), out)?;
@@ -257,7 +273,7 @@ impl Host {
             if let Some(due) = due {
                 // The tie rule: a timer fires only after everything that had arrived before it.
                 let is_drained = drained && self.intake.is_drained();
-                self.replica.tick(if is_drained { due } else { due.minus(TIMER_DELAY_NS_MAX) });
+                self.tick(if is_drained { due } else { due.minus(TIMER_DELAY_NS_MAX) }, out);
             }
             self.gate.begin_span(out.now());
             self.route(out, FlushTime::Late)?;
@@ -316,14 +332,6 @@ impl Host {
         Ok(is_installed)
     }
 
-    fn handle(&mut self, now: Time) {
-        let mut inputs = std::mem::take(&mut self.inputs);
-        for input in inputs.drain(..) {
-            self.replica.handle(now, input);
-        }
-        self.inputs = inputs;
-    }
-
     /// Releases promises that the gate held back, after the inputs of this turn were handled and before the next sync.
     /// After that sync the gate might hold them again, forever where each sync is slow.
     fn on_handled(&mut self, is_complete: bool, out: &mut dyn Outgoing) -> Result<(), HostFault> {
@@ -341,7 +349,7 @@ impl Host {
         // Promises of this turn wait for a stall in the release as well.
         self.check_gate(out);
         // A timer that a vote starts runs from the time at which the vote left.
-        self.handle(out.now());
+        self.handle(out.now(), out);
         Ok(())
     }
 
@@ -354,7 +362,7 @@ impl Host {
     /// Reports the durable mark to the replica and sends the promises that waited for it, unless the gate holds it back.
     fn release(&mut self, out: &mut dyn Outgoing) -> Result<(), HostFault> {
         if let Some(mark) = self.gate.release(|| out.now()) {
-            self.replica.handle(out.now(), Input::Durable(mark));
+            self.handle_one(out.now(), Input::Durable(mark), out);
             self.route(out, FlushTime::BeforeAppend)?;
             out.flush();
         }
@@ -364,7 +372,8 @@ impl Host {
     /// Checks the frames that were handed in, and answers those that need no replica.
     fn check(&mut self, more: &mut dyn FnMut(TurnWork) -> bool, out: &mut dyn Outgoing) {
         let mut passed = std::mem::take(&mut self.passed);
-        self.intake.run(&self.replica, &self.executor, &mut || more(TurnWork::Check), &mut passed);
+        let (mut more, mut cpu_ns) = (|| more(TurnWork::Check), || out.cpu_ns());
+        self.intake.run(&self.replica, &self.executor, &mut more, &mut cpu_ns, &mut passed);
         for input in &passed.inputs {
             match input {
                 Input::Client(conn, bundle) => out.proven(*conn, &bundle.client()),
@@ -411,7 +420,7 @@ impl Host {
 
     /// Carries out the outputs of the replica, in order.
     fn route(&mut self, out: &mut dyn Outgoing, mut flush: FlushTime) -> Result<(), HostFault> {
-        while let Some(output) = self.replica.poll() {
+        while let Some(output) = self.poll(out) {
             match output {
                 Output::Persist { mark, entry } => {
                     if std::mem::take(&mut flush) == FlushTime::BeforeAppend {

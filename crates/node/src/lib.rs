@@ -7,7 +7,7 @@
 //! * [`commands`]: one module for each command, with its arguments and a `run`; [`program`] lists them.
 //! * [`runtime`]: a replica on this machine, with one thread, one loop and one place to sleep. `serve` opens it.
 //! * [`testnet`] makes clusters, [`layout`] names their files, [`processes`] runs their nodes.
-//! * Shared parts: [`config`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`],
+//! * Shared parts: [`config`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`], [`step_times`],
 //!   [`sync_times`].
 //!
 //! Deliberately not here:
@@ -36,6 +36,7 @@ mod saved_state;
 mod serve;
 pub mod service;
 pub mod signals;
+pub mod step_times;
 pub mod sync_times;
 pub mod testnet;
 

@@ -191,6 +191,9 @@ fn serve(
 
 /// Logs the counters of a node that ends. No work is left: a promise is durable before it is sent.
 fn report_stop(node: &Node, stop: &StopRequest) -> Result<(), Failure> {
+    for line in node.step_lines() {
+        tracing::info!("{line}");
+    }
     tracing::info!("{}", node.summary());
     let by_admin = node.is_stopped_by_admin().then_some("a request of the cluster's admin");
     tracing::info!("stopped on {}", by_admin.or(stop.signal()).unwrap_or("a signal"));

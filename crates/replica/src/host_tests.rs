@@ -101,6 +101,7 @@ impl Protocol for Still {
         first_view: View::ZERO,
         shared_params: &[],
         repeatable: &[],
+        roles: &[],
     };
     type Message = Order;
     type Timer = ();
@@ -397,7 +398,7 @@ fn bundle_without_room_is_not_checked() {
                 intake.peer_frame(ReplicaId(from), frame::PAYLOAD, payload);
             }
             intake.peer_frame(ReplicaId(from), frame::BUNDLE, large(number).sealed());
-            intake.run(replica, &Old, &mut || true, &mut passed);
+            intake.run(replica, &Old, &mut || true, &mut || 0, &mut passed);
         }
         let reasons = |reason| passed.refused.iter().filter(|refused| refused.reason == reason).count();
         assert_eq!(reasons("bad signature") + reasons("no room for bundle"), 10);

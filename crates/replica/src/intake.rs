@@ -26,7 +26,7 @@ use crate::window::WindowCell;
 use bundle_checks::{BundleChecks, BundleRun};
 use message_checks::MessageChecks;
 use message_queues::WaitingMessage;
-use outcome::UNKNOWN;
+use outcome::{CheckCosts, UNKNOWN};
 use quorate_consensus::{Auth, Claim, Claims, Entry, LinkEvent};
 use quorate_crypto::{AggregateSignature, CommitteeKeys, Scheme, statement_preimage};
 use quorate_types::codec::Wire;
@@ -287,20 +287,24 @@ impl Intake {
         Ok(bundle)
     }
 
-    /// Checks what waits: messages of peers, then batches of bundles as long as `more` returns true after a batch.
+    /// Checks what waits: messages of peers, then batches of bundles as long as `more` returns true after a batch. `cpu_ns`
+    /// returns the CPU time of this thread in nanoseconds, or always 0 where nobody measures.
     pub fn run(
         &mut self,
         replica: &Replica,
         admit: &dyn Admit,
         more: &mut dyn FnMut() -> bool,
+        cpu_ns: &mut dyn FnMut() -> u64,
         out: &mut Passed,
     ) {
-        self.messages.run(&mut self.ledger, &mut out.inputs, &mut self.refused);
+        let mut costs = CheckCosts { ledger: &mut self.ledger, cpu_ns: &mut *cpu_ns };
+        self.messages.run(&mut costs, &mut out.inputs, &mut self.refused);
         self.bundles.begin_run(self.plain.iter().filter_map(payload_sender).collect());
         out.inputs.append(&mut self.plain);
         while !self.bundles.queues.is_empty() {
-            let (ledger, refused) = (&mut self.ledger, &mut self.refused);
-            self.bundles.run_batch(&mut BundleRun { replica, admit, ledger, refused, out: &mut *out });
+            let costs = CheckCosts { ledger: &mut self.ledger, cpu_ns: &mut *cpu_ns };
+            let refused = &mut self.refused;
+            self.bundles.run_batch(&mut BundleRun { replica, admit, costs, refused, out: &mut *out });
             if !more() {
                 break;
             }

@@ -64,6 +64,7 @@ impl Replica {
             status: Status::default(),
             forwarded: View::ZERO,
             pending_changed: false,
+            sent_role: None,
             window: Arc::new(WindowCell::default()),
         };
         let mut replica = Self {

@@ -15,7 +15,7 @@ use crate::status::AlarmStatus;
 use crate::synchrony::SynchronyGuard;
 use crate::window::WindowCell;
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::{AnyProtocol, Effect, Entry, Status};
+use quorate_consensus::{AnyProtocol, Effect, Entry, MessageRole, Status};
 use quorate_types::{BlockId, Height, Incarnation, Time, View};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -55,6 +55,8 @@ pub(crate) struct RunningProtocol {
     pub(crate) forwarded: View,
     /// Whether the pending bundles have changed and the protocol was not told yet.
     pub(crate) pending_changed: bool,
+    /// The role of the messages that it has sent in the last step; the highest one if there are several.
+    pub(crate) sent_role: Option<MessageRole>,
     /// The window, shared with the intake.
     pub(crate) window: Arc<WindowCell>,
 }
@@ -80,6 +82,7 @@ impl Replica {
         if let Some(recorder) = &mut self.recorder {
             recorder.input(now, &input);
         }
+        self.running.sent_role = None;
         if self.alarms.stopped.is_some() {
             return;
         }
@@ -122,6 +125,7 @@ impl Replica {
         if let Some(recorder) = &mut self.recorder {
             recorder.tick(due);
         }
+        self.running.sent_role = None;
         if self.alarms.stopped.is_some() {
             return;
         }
@@ -139,8 +143,8 @@ impl Replica {
     /// Returns the next output; `None` when there is no more.
     pub fn poll(&mut self) -> Option<Output> {
         // The protocol proposes after all inputs that the driver has handed in, so that blocks fill by themselves.
-        if self.running.pending_changed && self.alarms.stopped.is_none() {
-            self.running.pending_changed = false;
+        if self.is_poll_a_step() {
+            (self.running.pending_changed, self.running.sent_role) = (false, None);
             self.call(|protocol, env| protocol.on_pending(env));
             self.settle();
             self.send_probe();
@@ -150,6 +154,19 @@ impl Replica {
             recorder.poll(output.as_ref());
         }
         output
+    }
+
+    /// Whether the next [`Replica::poll`] tells the protocol that the pool has changed, so that it may propose.
+    #[must_use]
+    pub fn is_poll_a_step(&self) -> bool {
+        self.running.pending_changed && self.alarms.stopped.is_none()
+    }
+
+    /// Returns the role of the messages that the protocol has sent in the last step: an input, a tick, or a poll that is a
+    /// step. If there are several, the highest one counts. `None` if it has sent none with a role.
+    #[must_use]
+    pub fn sent_role(&self) -> Option<MessageRole> {
+        self.running.sent_role
     }
 
     /// Sets the wall-clock time at `Time(0)`. An opening may take long, and where the replica's clock begins after it,

@@ -124,6 +124,7 @@ impl Replica {
             Effect::Reserve(kind, view) => self.outbox.reserve(kind, view, &mut self.out),
             Effect::Withdraw(kind, view) => self.outbox.withdraw(kind, view),
             Effect::Send { to, hold, message } => {
+                self.running.sent_role = self.running.sent_role.max(self.entry.spec.role(message.kind()));
                 // Another statement is a promise that the guard must know. Only a bug of the protocol breaks the rule.
                 assert!(
                     message.once()

@@ -75,6 +75,10 @@ ledger! {
     batches,
     /// Signatures that did not hold.
     signatures_bad,
+    /// CPU nanoseconds of checks of the signatures of clients' bundles.
+    client_check_ns,
+    /// CPU nanoseconds of checks of the signatures of replicas: their own and those in certificates.
+    replica_check_ns,
     /// Checks saved because the certificate or bundle was known.
     cache_hits,
     /// Allocations of the heap on the thread of the loop.

@@ -1,10 +1,8 @@
 //! Latencies as a histogram: percentiles to three significant digits, mean and maximum exact.
 
 use super::numbers::float;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer as _, V2Serializer};
+use quorate_node::step_times::{encoded, value_at};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -109,27 +107,12 @@ impl Latencies {
     /// Returns the whole histogram in the V2 format of HdrHistogram, without compression, as base64. Values are nanoseconds,
     /// from 1,000 to 600,000,000,000, with three significant figures.
     pub(super) fn encoded(&self) -> String {
-        let mut bytes = Vec::new();
-        // The format has no room for counts above 2^63, and no run has so many requests.
-        if let Err(error) = V2Serializer::new().serialize(&self.histogram, &mut bytes) {
-            tracing::warn!("the histogram of latencies is left out: {error}");
-            bytes.clear();
-        }
-        STANDARD.encode(bytes)
+        encoded(&self.histogram)
     }
 
-    /// Returns the value at a rank in thousandths of the samples. The rank is a whole number, because a product of
-    /// floating-point numbers may lie slightly above the intended rank.
+    /// Returns the value at a rank in thousandths of the samples.
     pub(super) fn percentile(&self, per_mille: u64) -> u64 {
-        let rank = u128::from(self.len()).saturating_mul(u128::from(per_mille)).div_ceil(1_000).max(1);
-        let mut seen = 0u128;
-        for step in self.histogram.iter_recorded() {
-            seen = seen.saturating_add(u128::from(step.count_since_last_iteration()));
-            if seen >= rank {
-                return self.histogram.highest_equivalent(step.value_iterated_to()).min(NS_MAX).min(self.max);
-            }
-        }
-        0
+        value_at(&self.histogram, per_mille).min(NS_MAX).min(self.max)
     }
 
     /// Returns the number of latencies between two values, both included.
@@ -142,6 +125,8 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use hdrhistogram::serialization::Deserializer;
 
     fn of(values: impl IntoIterator<Item = u64>) -> Latency {

@@ -7,6 +7,7 @@ use super::numbers::float;
 use super::options::{LoadOptions, Pace};
 use super::timeline::TimelineEntry;
 use super::workload::{KeyDistribution, Mix};
+use quorate_node::step_times::{StepFigures, between};
 use quorate_types::ReplicaId;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -22,14 +23,20 @@ const CARRIED_PERCENT: u128 = 95;
 pub struct ReplicaUse {
     /// Id of the replica.
     pub id: u16,
+    /// CPU milliseconds.
+    pub cpu_ms: u64,
     /// CPU seconds for 1,000 requests.
     pub cpu_seconds_per_1000: f64,
+    /// The share of the CPU time that was spent on checks of signatures, in percent.
+    pub signature_check_percent: f64,
     /// Resident bytes at the end.
     pub resident_bytes: u64,
     /// Voluntary context switches.
     pub voluntary_context_switches: u64,
     /// The cost ledger of the measured time.
     pub ledger: BTreeMap<String, u64>,
+    /// The times of the steps of the measured time, by kind.
+    pub steps: BTreeMap<String, StepFigures>,
 }
 
 /// The cluster's settings, as its replicas report them.
@@ -171,6 +178,8 @@ pub struct LoadSummary {
     pub saturated: bool,
     /// The intervals of the measured time; `None` unless the run reports them.
     pub timeline: Option<Vec<TimelineEntry>>,
+    /// The replica that led for the whole measured time; `None` if the view has changed meanwhile, or if leaders rotate.
+    pub leader: Option<u16>,
     /// The work of each replica that has reported it at the beginning and at the end of the measured time.
     pub replicas: Vec<ReplicaUse>,
 }
@@ -211,6 +220,7 @@ impl LoadSummary {
             },
             saturated: matches!(options.pace, Pace::Open { .. }) && !has_share(&meter.counts),
             timeline: meter.timeline(),
+            leader: leader(before, after),
             replicas: replica_uses(before, after),
         }
     }
@@ -241,6 +251,29 @@ fn has_share(counts: &Counts) -> bool {
     u128::from(counts.carried).saturating_mul(100) >= u128::from(counts.due).saturating_mul(CARRIED_PERCENT)
 }
 
+/// The counters of the ledger that have the CPU time of checks of signatures.
+const CHECK_COUNTERS: [&str; 2] = ["client_check_ns", "replica_check_ns"];
+
+/// Returns the replica that has reported itself as the leader of the same view before and after the measured time; `None` if
+/// there is no such replica, or more than one.
+fn leader(before: &HashMap<ReplicaId, Value>, after: &HashMap<ReplicaId, Value>) -> Option<u16> {
+    let led = |status: &Value, id: ReplicaId| {
+        let leader = status.get("leader").and_then(Value::as_u64)?;
+        status.get("view").and_then(Value::as_u64).filter(|_| leader == u64::from(id.0))
+    };
+    let is_leader = |id: &&ReplicaId| {
+        let view =
+            |statuses: &HashMap<ReplicaId, Value>| statuses.get(id).and_then(|status| led(status, **id));
+        view(before).is_some() && view(before) == view(after)
+    };
+    let mut leaders = after.keys().filter(is_leader);
+    leaders.next().filter(|_| leaders.next().is_none()).map(|id| id.0)
+}
+
+fn steps(status: &Value) -> &Value {
+    status.get("steps").unwrap_or(&Value::Null)
+}
+
 fn replica_uses(before: &HashMap<ReplicaId, Value>, after: &HashMap<ReplicaId, Value>) -> Vec<ReplicaUse> {
     let mut uses: Vec<ReplicaUse> = after
         .iter()
@@ -253,12 +286,17 @@ fn replica_uses(before: &HashMap<ReplicaId, Value>, after: &HashMap<ReplicaId, V
             let ledger: BTreeMap<String, u64> =
                 counters.keys().map(|name| (name.clone(), used(&format!("/ledger/{name}")))).collect();
             let requests = ledger.get("requests").copied().unwrap_or(0).max(1);
+            let cpu_ms = used("/usage/cpu_ms");
+            let check_ns = CHECK_COUNTERS.iter().filter_map(|name| ledger.get(*name)).sum();
             Some(ReplicaUse {
                 id: id.0,
-                cpu_seconds_per_1000: float(used("/usage/cpu_ms")) / float(requests),
+                cpu_ms,
+                cpu_seconds_per_1000: float(cpu_ms) / float(requests),
+                signature_check_percent: float(check_ns) / 1e4 / float(cpu_ms.max(1)),
                 resident_bytes: number(end, "/usage/resident_bytes"),
                 voluntary_context_switches: used("/usage/voluntary_context_switches"),
                 ledger,
+                steps: between(steps(start), steps(end)),
             })
         })
         .collect();
@@ -271,7 +309,8 @@ impl fmt::Display for LoadSummary {
         self.write_settings(f)?;
         self.write_counts(f)?;
         self.write_latency(f)?;
-        self.replicas.iter().try_for_each(|used| write_use(f, used))
+        self.replicas.iter().try_for_each(|used| write_use(f, used))?;
+        self.write_checks(f)
     }
 }
 
@@ -305,6 +344,29 @@ impl LoadSummary {
             write!(f, ", keys by Zipf with exponent {exponent}")?;
         }
         writeln!(f)
+    }
+
+    /// Writes the share of the checks of signatures: of the leader, or of all replicas where none led all the time.
+    fn write_checks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(used) = self.replicas.iter().find(|used| Some(used.id) == self.leader) {
+            let percent = used.signature_check_percent;
+            return writeln!(
+                f,
+                "signature checks: {percent:.1} % of the CPU of the leader, replica {}",
+                used.id
+            );
+        }
+        let cpu_ms: u64 = self.replicas.iter().map(|used| used.cpu_ms).sum();
+        let spent: f64 =
+            self.replicas.iter().map(|used| used.signature_check_percent * float(used.cpu_ms)).sum();
+        if cpu_ms == 0 {
+            return Ok(());
+        }
+        let percent = spent / float(cpu_ms);
+        writeln!(
+            f,
+            "signature checks: {percent:.1} % of the CPU of all replicas, none of which led all the time"
+        )
     }
 
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -399,6 +461,42 @@ impl LoadSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_node::step_times::StepKind;
+    use quorate_node::step_times::StepTimes;
+    use serde_json::json;
+
+    /// The report of a replica in view `view`, which replica 1 leads.
+    fn report(view: u64, cpu_ms: u64, (client_ns, replica_ns): (u64, u64), steps: &StepTimes) -> Value {
+        let ledger =
+            json!({"requests": cpu_ms * 10, "client_check_ns": client_ns, "replica_check_ns": replica_ns});
+        json!({"view": view, "leader": 1, "usage": {"cpu_ms": cpu_ms}, "ledger": ledger, "steps": steps.figures()})
+    }
+
+    #[test]
+    fn summary_has_the_steps_and_the_share_of_signature_checks() {
+        let mut steps = StepTimes::default();
+        steps.add(StepKind::Vote, 9_000);
+        let early = report(4, 1_000, (500_000_000, 1_000_000), &steps);
+        steps.add(StepKind::Vote, 5_000);
+        let late = report(4, 3_000, (900_000_000, 101_000_000), &steps);
+        let both = |status: &Value| HashMap::from([0, 1].map(|id| (ReplicaId(id), status.clone())));
+        let mut summary = LoadSummary::of(1.0, 1, 1, &[]);
+        summary.replicas = replica_uses(&both(&early), &both(&late));
+        summary.leader = leader(&both(&early), &both(&late));
+        let used = &summary.replicas[1];
+        assert_eq!((used.id, used.cpu_ms, summary.leader), (1, 2_000, Some(1)));
+        // 400 ms and 100 ms of 2 s.
+        assert!((used.signature_check_percent - 25.0).abs() < 1e-9, "{}", used.signature_check_percent);
+        assert_eq!((used.steps["vote"].count, used.steps["vote"].total_ns), (1, 5_000));
+        let shown = "signature checks: 25.0 % of the CPU of the leader, replica 1";
+        assert!(summary.to_string().ends_with(&format!("{shown}\n")), "{summary}");
+
+        let moved = report(5, 3_000, (900_000_000, 101_000_000), &steps);
+        summary.leader = leader(&both(&early), &both(&moved));
+        assert_eq!(summary.leader, None, "the view has changed");
+        let shown = "signature checks: 25.0 % of the CPU of all replicas, none of which led all the time";
+        assert!(summary.to_string().ends_with(&format!("{shown}\n")), "{summary}");
+    }
 
     #[test]
     fn load_is_carried_with_95_percent_answered_in_time() {
@@ -440,6 +538,6 @@ mod tests {
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
         let names: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 35, "one object with all fields: {names:?}");
+        assert_eq!(names.len(), 36, "one object with all fields: {names:?}");
     }
 }

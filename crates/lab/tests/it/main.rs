@@ -34,6 +34,7 @@ mod operators;
 mod orders;
 mod readiness;
 mod sim;
+mod step_times;
 mod support;
 mod synchronous;
 mod syncs;

@@ -6,9 +6,11 @@ use super::arguments::cluster_file;
 use crate::config::{ClusterConfig, parse_seconds};
 use crate::exit::Failure;
 use crate::out;
+use crate::step_times::StepFigures;
 use clap::Args;
 use comfy_table::Table;
 use quorate_client::driver;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -303,8 +305,20 @@ fn print_more(replica: &Value, ledger: bool) -> Result<(), Failure> {
     if ledger && let Some(counters) = replica.get("ledger").and_then(Value::as_object) {
         let line: Vec<String> = counters.iter().map(|(name, value)| format!("{name} {value}")).collect();
         out::line(format_args!("replica {id} ledger: {}", printable(&line.join(", "))))?;
+        for line in step_lines(id, replica) {
+            out::line(printable(&line))?;
+        }
     }
     Ok(())
+}
+
+/// Returns a line for each kind of step that the replica has taken.
+fn step_lines(id: u64, replica: &Value) -> Vec<String> {
+    let line = |(name, figures): (&String, &Value)| {
+        let figures = StepFigures::deserialize(figures).ok().filter(|figures| figures.count > 0)?;
+        Some(format!("replica {id} step {name}: {figures}"))
+    };
+    replica.get("steps").and_then(Value::as_object).into_iter().flatten().filter_map(line).collect()
 }
 
 #[cfg(test)]
@@ -417,6 +431,19 @@ mod tests {
         let line = "replica 2 receives the state at height 96 from replicas 0, 3: 3 of 9 MB; replica 1 has lied: chunk; no \
             room: raise disk_bytes_max by 5 bytes";
         assert_eq!(transfer_line(2, &replica).unwrap(), line);
+    }
+
+    #[test]
+    fn step_lines_have_the_kinds_with_steps() {
+        let mut times = crate::step_times::StepTimes::default();
+        times.add(quorate_host::StepKind::ViewChange, 40_000);
+        let lines = step_lines(3, &json!({"steps": times.figures()}));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].starts_with("replica 3 step view_change: 1 times, total 0.0 ms, mean 40.0 µs"),
+            "{lines:?}"
+        );
+        assert_eq!(step_lines(3, &json!({})), Vec::<String>::new());
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub use status::Facts;
 
 use crate::disguise::Disguise;
 use crate::metered::MeteredApplication;
+use crate::step_times::StepTimes;
 use alarms::Alarms;
 use bytes::Bytes;
 use links::Links;
@@ -162,6 +163,8 @@ pub struct Node {
     /// The rewriting of its frames, for a replica that lies.
     disguise: Option<Box<dyn Disguise>>,
     stop_gate: StopGate,
+    /// The times of the steps since the opening.
+    steps: StepTimes,
 }
 
 impl Node {
@@ -219,11 +222,13 @@ impl Node {
             full_disk: None,
             disguise: None,
             stop_gate,
+            steps: StepTimes::default(),
         };
         let mut wire = NodeOutput {
             net: &mut node.net,
             clients: &mut node.clients,
             rejects: &mut node.rejects,
+            steps: &mut node.steps,
             now: Time::ZERO,
             clock: node.clock,
             disguise: &mut node.disguise,
@@ -334,6 +339,7 @@ impl Node {
             net: &mut self.net,
             clients: &mut self.clients,
             rejects: &mut self.rejects,
+            steps: &mut self.steps,
             now,
             clock: self.clock,
             disguise: &mut self.disguise,

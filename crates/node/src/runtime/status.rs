@@ -1,5 +1,6 @@
 //! The content of `status`: one JSON object for each replica.
 
+use super::clock::process_cpu_ns;
 use super::transfer_lines::transfer_json;
 use super::{Node, quarantine};
 use quorate_replica::{AlarmStatus, AmnesiaStatus, GuardStatus, ReplicaState};
@@ -94,6 +95,12 @@ impl Node {
         )
     }
 
+    /// Returns the times of this process's steps, a line for each kind, for the log of a node that stops.
+    #[must_use]
+    pub fn step_lines(&self) -> Vec<String> {
+        self.steps.lines()
+    }
+
     /// Returns the link to each peer.
     fn peers_json(&self, alarms: &AlarmStatus) -> Vec<Value> {
         let near_misses = |peer| alarms.near_misses.get(&peer).copied().unwrap_or_default();
@@ -167,6 +174,7 @@ impl Node {
             "timers": timers, "longest_pause_ms": longest_pause_ms, "longest_sync_ms": longest_sync_ms,
             "rejects": self.rejects.counts(), "settings": self.facts,
             "uptime_ms": now.0 / 1_000_000, "usage": usage, "ledger": counters,
+            "steps": self.steps.figures(),
         })
         .to_string()
     }
@@ -207,13 +215,8 @@ fn usage() -> Value {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().next().and_then(|value| value.parse().ok()).unwrap_or(0)
     };
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Fields 14 and 15 (after the name in brackets: 12 and 13): ticks of 10 ms in user and kernel mode.
-    let after_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-    let ticks: u64 =
-        after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     json!({
-        "cpu_ms": ticks.saturating_mul(10),
+        "cpu_ms": process_cpu_ns() / 1_000_000,
         "resident_bytes": field("VmRSS:").saturating_mul(1_024),
         "resident_bytes_max": field("VmHWM:").saturating_mul(1_024),
         "threads": field("Threads:"),

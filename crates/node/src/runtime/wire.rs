@@ -1,11 +1,12 @@
 //! The outputs of a host's turn, which go to the reactor.
 
 use super::clients::Clients;
-use super::clock::NodeClock;
+use super::clock::{NodeClock, thread_cpu_ns};
 use super::rejects::{Origin, Rejects};
 use crate::disguise::Disguise;
+use crate::step_times::StepTimes;
 use quorate_consensus::{Note, To};
-use quorate_host::Outgoing;
+use quorate_host::{Outgoing, StepKind};
 use quorate_net::reactor::{ConnId as NetConn, Reactor, SendError};
 use quorate_replica::{ConnId, FrameSource};
 use quorate_types::codec::Wire as _;
@@ -17,6 +18,7 @@ pub(super) struct NodeOutput<'a> {
     pub(super) net: &'a mut Reactor,
     pub(super) clients: &'a mut Clients,
     pub(super) rejects: &'a mut Rejects,
+    pub(super) steps: &'a mut StepTimes,
     pub(super) now: Time,
     pub(super) clock: NodeClock,
     pub(super) disguise: &'a mut Option<Box<dyn Disguise>>,
@@ -163,6 +165,18 @@ impl Outgoing for NodeOutput<'_> {
 
     fn urgent(&mut self, peer: Option<ReplicaId>) {
         self.net.urgent(peer);
+    }
+
+    fn stopwatch_ns(&mut self) -> u64 {
+        self.clock.now().0
+    }
+
+    fn cpu_ns(&mut self) -> u64 {
+        thread_cpu_ns()
+    }
+
+    fn step(&mut self, kind: StepKind, ns: u64) {
+        self.steps.add(kind, ns);
     }
 
     fn trace(&mut self, note: Note) {

@@ -5,11 +5,12 @@
 
 mod front_door;
 mod leaders;
+mod steps;
 
 use quorate_app::Kv;
 use quorate_consensus::{LinkEvent, Note, To};
 use quorate_crypto::{Scheme, SigningKey};
-use quorate_host::{Host, HostSetup, Outgoing, TurnEnd};
+use quorate_host::{Host, HostSetup, Outgoing, StepKind, TurnEnd};
 use quorate_protocols::pbft::PbftMessage;
 use quorate_protocols::sync_hotstuff::SyncMessage;
 use quorate_replica::{ConnId, FrameSource, HostMessage, ReplicaSetup};
@@ -36,6 +37,10 @@ struct Left {
     rejected: Vec<&'static str>,
     urgent: Vec<Option<ReplicaId>>,
     clock: Rc<Cell<u64>>,
+    /// The steps with their nanoseconds.
+    steps: Vec<(StepKind, u64)>,
+    /// Readings of the stopwatch.
+    readings: u64,
     /// The duration of a write to the sockets, in nanoseconds. It precedes the sync, like the delay of a slow disk.
     flush_ns: u64,
 }
@@ -57,6 +62,13 @@ impl Outgoing for Left {
     }
     fn rejected(&mut self, _: FrameSource, _: Kind, reason: &'static str, _: bool) {
         self.rejected.push(reason);
+    }
+    fn stopwatch_ns(&mut self) -> u64 {
+        self.readings += 1;
+        self.readings * 10
+    }
+    fn step(&mut self, kind: StepKind, ns: u64) {
+        self.steps.push((kind, ns));
     }
     fn trace(&mut self, _: Note) {}
     fn urgent(&mut self, peer: Option<ReplicaId>) {

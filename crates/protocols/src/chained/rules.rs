@@ -5,7 +5,7 @@ use super::params::LEADER_POLICY;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{self, Chain, Tip};
 use quorate_consensus::parts::pacemaker::{Complaints, FailedTurns};
-use quorate_consensus::{Choice, Figures, Model, Spec};
+use quorate_consensus::{Choice, Figures, MessageRole, Model, Spec};
 use quorate_types::codec::Wire;
 use quorate_types::{Committee, Height, Kind, ProtocolId, View, quorum};
 use serde::Serialize;
@@ -127,5 +127,12 @@ pub(super) const fn spec(name: ProtocolId, summary: &'static str) -> Spec {
         first_view: chain::FIRST_VIEW,
         shared_params: super::params::SHARED,
         repeatable: &[super::TIMEOUT, super::hotstuff::COMPLAIN],
+        // An idle leader sends an ADVANCE too, so it has no role.
+        roles: &[
+            (super::PROPOSE, MessageRole::Proposal),
+            (super::VOTE, MessageRole::Vote),
+            (super::TIMEOUT, MessageRole::ViewChange),
+            (super::hotstuff::COMPLAIN, MessageRole::ViewChange),
+        ],
     }
 }

@@ -58,8 +58,8 @@ pub use record::StoodBy;
 
 use quorate_consensus::parts::tally::{Tallied, Tally};
 use quorate_consensus::{
-    CheckpointProof, Commit, Count, Cx, Examined, Figures, Healed, Model, OpenError, Past, Protocol, Ready,
-    Reject, Spec, Status, To, Verified, Window, formula,
+    CheckpointProof, Commit, Count, Cx, Examined, Figures, Healed, MessageRole, Model, OpenError, Past,
+    Protocol, Ready, Reject, Spec, Status, To, Verified, Window, formula,
 };
 use quorate_types::{
     Block, BlockId, Committee, Digest, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum,
@@ -131,6 +131,7 @@ impl Protocol for Echo {
         first_view: View::ZERO,
         shared_params: &[],
         repeatable: &[],
+        roles: &[(message::PROPOSE, MessageRole::Proposal), (message::VOTE, MessageRole::Vote)],
     };
     type Message = EchoMessage;
     type Timer = Timer;

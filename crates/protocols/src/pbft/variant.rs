@@ -4,12 +4,12 @@
 
 use super::certificates::{certified_bytes, check_certified, claim_certified};
 use super::certified::CERTIFIED_MAX;
-use super::kinds::{COMMIT, PRE_PREPARE, PREPARE, SUSPECT};
+use super::kinds::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, SUSPECT, VIEW_CHANGE};
 use super::message::PbftMessage;
 use super::params::PbftParams;
 use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
 use super::view_message::{VIEW_CHANGE_BYTES_PER_HEIGHT, ViewChange};
-use quorate_consensus::{Auth, Claims, Message, Model, OpenError, Place, Spec};
+use quorate_consensus::{Auth, Claims, Message, MessageRole, Model, OpenError, Place, Spec};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX;
 use quorate_types::{Committee, Height, Kind, PayloadId, ProtocolId, View, quorum};
@@ -60,6 +60,14 @@ const SPEC: Spec = Spec {
     first_view: View::ZERO,
     shared_params: &[],
     repeatable: &[SUSPECT],
+    roles: &[
+        (PRE_PREPARE, MessageRole::Proposal),
+        (PREPARE, MessageRole::Vote),
+        (COMMIT, MessageRole::Vote),
+        (SUSPECT, MessageRole::ViewChange),
+        (VIEW_CHANGE, MessageRole::ViewChange),
+        (NEW_VIEW, MessageRole::ViewChange),
+    ],
 };
 
 /// Checks that a NEW-VIEW with a view change of each replica fits into a frame. `bytes` is the size of a view change for each

@@ -2,7 +2,7 @@
 
 pub(super) use quorate_consensus::parts::blames::{BLAME, blame, claim_blames};
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{Model, Spec};
+use quorate_consensus::{MessageRole, Model, Spec};
 use quorate_types::{Committee, Kind, ProtocolId, ReplicaId, View, quorum};
 
 /// Statement of a PROPOSE.
@@ -45,6 +45,15 @@ pub(super) const SPEC: Spec = Spec {
     first_view: FIRST_VIEW,
     shared_params: SynchronyParams::SHARED,
     repeatable: &[BLAME],
+    roles: &[
+        (PROPOSE, MessageRole::Proposal),
+        (VOTE, MessageRole::Vote),
+        (FIRST_VOTE, MessageRole::Vote),
+        (BLAME, MessageRole::ViewChange),
+        (EVIDENCE, MessageRole::ViewChange),
+        (STATUS, MessageRole::ViewChange),
+        (NEW_VIEW, MessageRole::ViewChange),
+    ],
 };
 
 /// Returns the leader of a view.

@@ -2,7 +2,7 @@
 
 use quorate_consensus::parts::blames::BLAME;
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{Model, Spec};
+use quorate_consensus::{MessageRole, Model, Spec};
 use quorate_types::{Committee, Kind, ProtocolId, ReplicaId, View, quorum};
 
 /// Statement of a PROPOSE of Apollo.
@@ -40,6 +40,13 @@ pub(super) const SPEC: Spec = Spec {
     first_view: FIRST_ROUND,
     shared_params: SynchronyParams::SHARED,
     repeatable: &[BLAME],
+    // A replica that relays the entry of a round has accepted it.
+    roles: &[
+        (PROPOSE, MessageRole::Proposal),
+        (VOTE, MessageRole::Vote),
+        (BLAME, MessageRole::ViewChange),
+        (RELAY, MessageRole::Vote),
+    ],
 };
 
 /// Returns the author of a round: `L(r) = (r - 1) mod n`.

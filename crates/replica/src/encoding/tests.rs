@@ -63,6 +63,7 @@ fn entry() -> Entry {
             first_view: View::ZERO,
             shared_params: &[],
             repeatable: &[],
+            roles: &[],
         },
         open: |_, _, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
         decode: |reader| Ok(Box::new(Word::decode(reader)?)),

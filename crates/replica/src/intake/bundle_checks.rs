@@ -2,7 +2,7 @@
 
 use super::bundle_queues::{BundleQueues, WaitingBundle};
 use super::client_keys::ClientKeys;
-use super::outcome::{FrameSource, Passed, RefusedFrame};
+use super::outcome::{CheckCosts, FrameSource, Passed, RefusedFrame};
 use crate::clients::{Admission, Admit};
 use crate::host_message::BUNDLE_KIND;
 use crate::input::Input;
@@ -10,9 +10,7 @@ use crate::pool;
 use crate::replica::Replica;
 use quorate_crypto::{Batch, Scheme, bundle_preimage};
 use quorate_types::wire::Refusal;
-use quorate_types::{
-    Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, ClusterId, Ledger, ReplicaSet,
-};
+use quorate_types::{Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, ClusterId, ReplicaSet};
 use std::collections::BTreeMap;
 
 /// Signatures of bundles in one batch at most: the best size where four replicas share two cores.
@@ -47,7 +45,7 @@ pub(super) struct BundleChecks {
 pub(super) struct BundleRun<'r> {
     pub(super) replica: &'r Replica,
     pub(super) admit: &'r dyn Admit,
-    pub(super) ledger: &'r mut Ledger,
+    pub(super) costs: CheckCosts<'r>,
     pub(super) refused: &'r mut Vec<RefusedFrame>,
     pub(super) out: &'r mut Passed,
 }
@@ -101,7 +99,7 @@ impl BundleChecks {
     fn admit(&self, waiting: &WaitingBundle, run: &mut BundleRun<'_>, let_in: usize) -> Option<bool> {
         let WaitingBundle { source, bundle } = waiting;
         if run.replica.awaits(&bundle.digest()) {
-            run.ledger.cache_hits = run.ledger.cache_hits.saturating_add(1);
+            run.costs.ledger.cache_hits = run.costs.ledger.cache_hits.saturating_add(1);
             return None;
         }
         let admission = run.admit.admit(bundle);
@@ -109,7 +107,7 @@ impl BundleChecks {
         // The pool may have a body for blocks alone: from the log, or because it came before its session. Its client may
         // ask for it all the same and must receive an answer.
         if !is_new && matches!(source, FrameSource::Peer(_)) && run.replica.holds(&bundle.digest()) {
-            run.ledger.cache_hits = run.ledger.cache_hits.saturating_add(1);
+            run.costs.ledger.cache_hits = run.costs.ledger.cache_hits.saturating_add(1);
             return None;
         }
         if is_new && matches!(source, FrameSource::Client(_)) && run.replica.is_busy(bundle, let_in) {
@@ -126,7 +124,7 @@ impl BundleChecks {
         }
         let size = u64::try_from(bundle.size()).unwrap_or(0);
         if is_new || matches!(source, FrameSource::Peer(_)) {
-            run.ledger.body_bytes_new = run.ledger.body_bytes_new.saturating_add(size);
+            run.costs.ledger.body_bytes_new = run.costs.ledger.body_bytes_new.saturating_add(size);
             // A peer may hand over a body that does not count as pending, because a block may name it.
             return Some(is_new);
         }
@@ -150,7 +148,7 @@ impl BundleChecks {
     }
 
     fn check(&mut self, batch: &mut Vec<(WaitingBundle, bool)>, run: &mut BundleRun<'_>) {
-        let verdicts = self.verdicts(batch, run.ledger);
+        let verdicts = self.verdicts(batch, &mut run.costs);
         for ((WaitingBundle { source, bundle }, pending), holds) in batch.drain(..).zip(verdicts) {
             if !holds {
                 self.suspect(bundle.client());
@@ -166,12 +164,16 @@ impl BundleChecks {
     }
 
     /// Returns for each bundle whether its authenticator holds.
-    fn verdicts(&mut self, batch: &[(WaitingBundle, bool)], ledger: &mut Ledger) -> Vec<bool> {
+    fn verdicts(&mut self, batch: &[(WaitingBundle, bool)], costs: &mut CheckCosts<'_>) -> Vec<bool> {
         if self.client_auth == ClientAuth::None {
             let is_open =
                 |(waiting, _): &(WaitingBundle, bool)| *waiting.bundle.authenticator() == Authenticator::None;
             return batch.iter().map(is_open).collect();
         }
+        if batch.is_empty() {
+            return Vec::new();
+        }
+        let began = (costs.cpu_ns)();
         let is_new = self.first_copies(batch);
         let keys: Vec<_> =
             batch.iter().map(|(waiting, _)| self.keys.get(self.scheme, waiting.bundle.client())).collect();
@@ -187,7 +189,9 @@ impl BundleChecks {
         for (key, waiting, signature) in signed.clone().flatten() {
             signatures.push(key, &bundle_preimage(self.cluster, waiting.bundle.digest()), signature);
         }
-        let mut holds = signatures.check(ledger).into_iter();
+        let mut holds = signatures.check(costs.ledger).into_iter();
+        let ns = (costs.cpu_ns)().saturating_sub(began);
+        costs.ledger.client_check_ns = costs.ledger.client_check_ns.wrapping_add(ns);
         let verdicts = batch.iter().zip(signed).map(|((WaitingBundle { bundle, .. }, _), signed)| {
             if signed.is_some() && holds.next().unwrap_or(false) {
                 self.checked.insert(bundle.digest(), bundle.authenticator().clone());

@@ -1,13 +1,13 @@
 //! Signature checks of the messages of peers.
 
 use super::message_queues::{ArrivedMessage, MessageQueues, WaitingMessage};
-use super::outcome::{FrameSource, RefusedFrame};
+use super::outcome::{CheckCosts, FrameSource, RefusedFrame};
 use super::shares::{LastServed, RunLimits, RunShares, SUSPECT_CHECKS_MAX, SUSPECT_COST_MAX};
 use crate::input::{Checked, CheckedMessage, Input};
 use quorate_consensus::Seal;
 use quorate_crypto::CommitteeKeys;
 use quorate_types::limits::CERTIFICATES_REMEMBERED_MAX;
-use quorate_types::{Digest, Kind, Ledger, ReplicaId, ReplicaSet, Signature};
+use quorate_types::{Digest, Kind, ReplicaId, ReplicaSet, Signature};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl MessageChecks {
     /// Checks the messages of one run, and appends those that hold to `inputs`.
     pub(super) fn run(
         &mut self,
-        ledger: &mut Ledger,
+        costs: &mut CheckCosts<'_>,
         inputs: &mut Vec<Input>,
         refused: &mut Vec<RefusedFrame>,
     ) {
@@ -64,9 +64,9 @@ impl MessageChecks {
         if self.queues.is_empty() {
             return;
         }
-        let mut taken = self.take_messages(ledger, refused);
+        let mut taken = self.take_messages(costs, refused);
         let checks = taken.iter().flat_map(|(_, waiting)| &waiting.checks);
-        let mut verdicts = self.verdicts(checks, ledger).into_iter();
+        let mut verdicts = self.verdicts(checks, costs).into_iter();
         let mut passed = Vec::with_capacity(taken.len());
         for (_, waiting) in taken.drain(..) {
             let WaitingMessage { from, message, signature, checks, certificates, own, .. } = waiting;
@@ -98,17 +98,29 @@ impl MessageChecks {
     fn verdicts<'c>(
         &self,
         checks: impl Iterator<Item = &'c (ReplicaId, [u8; 32], Signature)>,
-        ledger: &mut Ledger,
+        costs: &mut CheckCosts<'_>,
     ) -> Vec<bool> {
-        let claims = checks.map(|(by, preimage, signature)| (*by, preimage, signature));
+        let mut claims = checks.map(|(by, preimage, signature)| (*by, preimage, signature)).peekable();
         match &self.keys {
-            Some(keys) => keys.check(claims, ledger),
+            // Votes that links authenticate need no signature, and no reading of the clock.
+            _ if claims.peek().is_none() => Vec::new(),
+            Some(keys) => {
+                let began = (costs.cpu_ns)();
+                let verdicts = keys.check(claims, costs.ledger);
+                let ns = (costs.cpu_ns)().saturating_sub(began);
+                costs.ledger.replica_check_ns = costs.ledger.replica_check_ns.wrapping_add(ns);
+                verdicts
+            }
             None => claims.map(|_| false).collect(),
         }
     }
 
     /// Takes the messages of this run: all, or as many of each peer as its share allows.
-    fn take_messages(&mut self, ledger: &mut Ledger, refused: &mut Vec<RefusedFrame>) -> Vec<ArrivedMessage> {
+    fn take_messages(
+        &mut self,
+        costs: &mut CheckCosts<'_>,
+        refused: &mut Vec<RefusedFrame>,
+    ) -> Vec<ArrivedMessage> {
         let mut taken = std::mem::take(&mut self.taken);
         let shares = RunShares::of(self.limits, self.queues.costs(), self.suspected, self.last_served);
         let Some(mut shares) = shares else {
@@ -117,7 +129,7 @@ impl MessageChecks {
         };
         self.last_served = shares.last_served;
         if let Some(from) = shares.in_pieces {
-            self.check_piece(from, ledger, refused);
+            self.check_piece(from, costs, refused);
         }
         self.queues.take(Some(&mut shares), &mut taken);
         self.paused = self.limits.paused(self.queues.costs());
@@ -126,11 +138,11 @@ impl MessageChecks {
 
     /// Checks a piece of a suspect's first message, which costs more than a suspect's share of a run. When the rest costs
     /// less, a later run checks it like any other message.
-    fn check_piece(&mut self, from: ReplicaId, ledger: &mut Ledger, refused: &mut Vec<RefusedFrame>) {
+    fn check_piece(&mut self, from: ReplicaId, costs: &mut CheckCosts<'_>, refused: &mut Vec<RefusedFrame>) {
         let Some(waiting) = self.queues.first(from) else { return };
         let rest = waiting.checks.len().saturating_sub(SUSPECT_CHECKS_MAX);
         let piece = waiting.checks.split_off(rest);
-        if self.verdicts(piece.iter(), ledger).contains(&false) {
+        if self.verdicts(piece.iter(), costs).contains(&false) {
             refused.extend(self.queues.pop(from).map(|waiting| bad_signature(from, &waiting.message)));
         } else {
             self.queues.lessen(from, SUSPECT_COST_MAX);

@@ -4,10 +4,17 @@ use crate::host_message::BUNDLE_KIND;
 use crate::input::Input;
 use crate::output::ConnId;
 use quorate_types::wire::Refusal;
-use quorate_types::{Bundle, BundleDigest, ClientId, Kind, ReplicaId, ReplyBundle};
+use quorate_types::{Bundle, BundleDigest, ClientId, Kind, Ledger, ReplicaId, ReplyBundle};
 
 /// The kind of a frame that could not be decoded.
 pub(super) const UNKNOWN: Kind = Kind::new("unknown");
+
+/// Where checks of signatures report their costs.
+pub(super) struct CheckCosts<'c> {
+    pub(super) ledger: &'c mut Ledger,
+    /// Returns the CPU time of this thread, in nanoseconds. The reading is a system call: one pair for each batch.
+    pub(super) cpu_ns: &'c mut (dyn FnMut() -> u64 + 'c),
+}
 
 /// The sender of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -9,7 +9,7 @@ use quorate_types::{BodyLimits, BundleNo, ClusterId, Height, SessionId};
 /// Runs the intake. Returns the passed messages with their senders, and the refused ones with the reasons.
 fn run(intake: &mut Intake, replica: &Replica) -> (Vec<String>, Vec<String>) {
     let mut passed = Passed::default();
-    intake.run(replica, &Old, &mut || true, &mut passed);
+    intake.run(replica, &Old, &mut || true, &mut || 0, &mut passed);
     let said = passed.inputs.iter().map(|input| match input {
         Input::Peer(checked) => format!("{} {}", checked.link.0, kind_of(&checked.message)),
         Input::Payload(from, _) => format!("{} payload", from.0),
@@ -174,11 +174,37 @@ fn copies_of_a_bundle_are_checked_once() {
             intake.peer_frame(ReplicaId(*from), frame::BUNDLE, copy.sealed());
         }
         let mut passed = Passed::default();
-        intake.run(&replica, &Old, &mut || true, &mut passed);
+        intake.run(&replica, &Old, &mut || true, &mut || 0, &mut passed);
         let Ledger { signatures_single, signatures_batched, .. } = *intake.ledger();
         (passed.inputs.len(), passed.refused.len(), signatures_single + signatures_batched)
     };
     assert_eq!(run(&[(0, &good), (1, &good), (3, &good)]), (3, 0, 1), "one check for three copies");
     let (passed, refused, _) = run(&[(3, &bad), (0, &good), (1, &good), (3, &bad), (3, &good)]);
     assert_eq!((passed, refused), (3, 2), "a copy with another signature says nothing about the others");
+}
+
+/// A clock that advances by 7 ns with each reading shows which checks are measured, and how often it is read.
+#[test]
+fn cpu_time_of_checks_is_counted_by_signer() {
+    let (replica, three) = (open(), ReplicaId(3));
+    let cluster = replica.setup.committee.cluster;
+    let mut clock = 0;
+    let mut run = |intake: &mut Intake| {
+        let mut cpu_ns = || {
+            clock += 7;
+            clock
+        };
+        intake.run(&replica, &Old, &mut || true, &mut cpu_ns, &mut Passed::default());
+        let Ledger { client_check_ns, replica_check_ns, .. } = *intake.ledger();
+        (client_check_ns, replica_check_ns, clock)
+    };
+    let mut intake = replica.intake(Scheme::Cheap);
+    wait(&mut intake, three, 1);
+    assert_eq!(run(&mut intake), (0, 0, 0), "a message without a signature");
+    wait_with(&mut intake, three, 2, vec![(three, [0; 32], Signature([1; 64])); 2]);
+    assert_eq!(run(&mut intake), (0, 7, 14), "one measurement for a batch");
+    let mut intake = replica.intake(Scheme::Ed25519);
+    (0..2).for_each(|_| intake.peer_frame(three, frame::BUNDLE, signed(cluster, true).sealed()));
+    assert_eq!(run(&mut intake), (7, 0, 28));
+    assert_eq!(run(&mut intake), (7, 0, 28), "nothing waits");
 }

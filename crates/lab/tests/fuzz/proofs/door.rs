@@ -89,9 +89,9 @@ impl Door {
         let mut passed = Passed::default();
         self.intake.peer_frame(from, frame::PROTOCOL, body);
         while !self.intake.is_drained() {
-            self.intake.run(&self.replica, &Nobody, &mut || true, &mut passed);
+            self.intake.run(&self.replica, &Nobody, &mut || true, &mut || 0, &mut passed);
         }
-        self.intake.run(&self.replica, &Nobody, &mut || true, &mut passed);
+        self.intake.run(&self.replica, &Nobody, &mut || true, &mut || 0, &mut passed);
         match (&*passed.inputs, &*passed.refused) {
             ([Input::Peer(_)], []) => None,
             ([], [refused]) if matches!(refused.source, FrameSource::Peer(_)) => Some(refused.reason),

@@ -4,7 +4,7 @@ use super::super::entry::{Entry, EntryRef, rounds_ahead};
 use super::super::figures;
 use super::super::record::UniqueRecord;
 use super::super::replica::{Context, Form, IfIdle, PastOf, Shown, Timer, UniqueChain, Verdict};
-use super::super::statements::{SPEC, VOTE};
+use super::super::statements::{RELAY, SPEC, VOTE};
 use super::attacks;
 use super::base_points::BasePoints;
 use super::blocks::CBlocks;
@@ -12,9 +12,10 @@ use super::chain_state::ChainState;
 use super::message::{ArtemisMessage, CBLOCK};
 use super::record::ArtemisFact;
 use super::vote::Vote;
+use quorate_consensus::parts::blames::BLAME;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{AttackEntry, Figures, Healed, Reject, Seal, Signed, Spec};
+use quorate_consensus::{AttackEntry, Figures, Healed, MessageRole, Reject, Seal, Signed, Spec};
 use quorate_types::{
     BlockId, Committee, Digest, Height, Kind, OrderChain, ProtocolId, ReplicaId, Time, View,
 };
@@ -80,6 +81,12 @@ impl Form for Artemis {
         name: ProtocolId::new("artemis"),
         summary: "Artemis: n = 2f + 1, a stable coordinator and a voter for each round, commit f + 1 votes deep, as long as messages keep the bound delta",
         rotates_leaders: false,
+        roles: &[
+            (CBLOCK, MessageRole::Proposal),
+            (VOTE, MessageRole::Vote),
+            (BLAME, MessageRole::ViewChange),
+            (RELAY, MessageRole::Vote),
+        ],
         ..SPEC
     };
     const FIGURES: Figures = figures::ARTEMIS;
