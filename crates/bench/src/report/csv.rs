@@ -200,7 +200,10 @@ mod tests {
     fn summary_that_is_read_has_the_same_rows() {
         let mut odd = run("pbft", 500, 1, 500.0, 2.0);
         odd.axes.insert("set".to_owned(), json!({ "a": 1, "b": "two, \"three\"\nfour" }));
-        odd.load["leader_check_share"] = 0.25.into();
+        odd.load["leader"] = 1.into();
+        let used =
+            |id: u16, percent: f64| json!({ "id": id, "cpu_ms": 400, "signature_check_percent": percent });
+        odd.load["replicas"] = json!([used(0, 75.0), used(1, 25.0)]);
         let archive = Archive { runs: [archive().runs, vec![odd]].concat(), ..archive() };
         let rows = Summary::of(&archive).rows;
         let read = parse(&summary_csv(&archive)).unwrap();

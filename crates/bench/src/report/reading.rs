@@ -35,8 +35,9 @@ const CONDITIONS: [&str; 10] = [
 ];
 
 /// Further numbers of a load, for the table of all values: the place in the result, the name for people, and the unit's size.
-const FURTHER: [(&str, &str, f64); 4] = [
+const FURTHER: [(&str, &str, f64); 5] = [
     ("/errors", "errors", 1.0),
+    ("/generator_cpu_ms", "CPU of the load generator (s)", 1e3),
     ("/latency_ns/max", "greatest latency (ms)", 1e6),
     ("/latency_ns/p999", "p99.9 latency (ms)", 1e6),
     ("/longest_gap_ms", "longest time without an answer (ms)", 1.0),
@@ -169,7 +170,7 @@ fn measured(load: &Value, measure: Measure) -> Option<f64> {
     match measure {
         Measure::Goodput => number(load, "/goodput").or_else(|| number(load, "/tx_per_s")),
         Measure::GoodputFirstReply => number(load, "/goodput_first_reply"),
-        Measure::LeaderCheckShare => number(load, "/leader_check_share").map(|share| share * 100.0),
+        Measure::LeaderCheckShare => leader_check_share(load),
         // An external system prints a number, its mean, or an object with some of these names.
         Measure::LatencyMean => {
             ms("mean").or_else(|| number(load, "/latency_ms")).or_else(|| external("mean"))
@@ -185,6 +186,19 @@ fn measured(load: &Value, measure: Measure) -> Option<f64> {
             bytes.map(|bytes| bytes / 1e6).reduce(f64::max).or_else(|| number(load, "/rss_mb_max"))
         }
     }
+}
+
+/// Returns the percentage of the leader's CPU time that checks of signatures took; that of all replicas together where no
+/// replica led all the time.
+fn leader_check_share(load: &Value) -> Option<f64> {
+    let leader = load.get("leader").filter(|leader| leader.is_u64());
+    let is_meant = |used: &&Value| leader.is_none() || used.get("id") == leader;
+    let shares = replicas(load).filter(is_meant).filter_map(|used| {
+        let cpu_ms = number(used, "/cpu_ms")?;
+        Some((number(used, "/signature_check_percent")? * cpu_ms, cpu_ms))
+    });
+    let (checks, cpu_ms) = shares.reduce(|a, b| (a.0 + b.0, a.1 + b.1))?;
+    (cpu_ms > 0.0).then(|| checks / cpu_ms)
 }
 
 /// Returns the CPU microseconds for a request of an external system that has recorded the number of its requests.

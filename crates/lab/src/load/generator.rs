@@ -3,7 +3,7 @@
 use super::arrivals::{Arrivals, Due};
 use super::errors::{NO_ANSWER, SESSION_LOST};
 use super::meter::Meter;
-use super::numbers::nanos;
+use super::numbers::{nanos, own_cpu_ns};
 use super::options::{LoadError, LoadOptions, STATUS_PATIENCE};
 use super::progress::{Next, Progress, Watch};
 use super::summary::LoadSummary;
@@ -121,11 +121,13 @@ impl Generator {
         let presigned = self.options.presign > 0;
         let mut arrivals = Arrivals::new(&self.options, begin, end);
         let mut is_warm = false;
+        let mut cpu_before = own_cpu_ns();
         let mut report_at = begin;
         while self.pool.now() < end && !(presigned && self.prepared.is_empty() && self.in_flight == 0) {
             let now = self.pool.now();
             if !is_warm && now >= warm {
                 is_warm = true;
+                cpu_before = own_cpu_ns();
                 self.ask_all();
             }
             self.step(&mut arrivals)?;
@@ -138,6 +140,7 @@ impl Generator {
             }
         }
         self.meter.close(self.pool.now());
+        self.meter.generator_cpu_ns = own_cpu_ns().saturating_sub(cpu_before);
         let before = std::mem::take(&mut self.statuses);
         let asked = self.ask_all();
         self.drain(&mut arrivals, asked, watch, (begin, end))?;

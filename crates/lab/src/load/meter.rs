@@ -26,6 +26,8 @@ pub(super) struct Meter {
     pub(super) gap_ns: u64,
     /// Good answers that came in the measured time, whenever their requests were due: the goodput counts them.
     pub(super) in_time: u64,
+    /// CPU nanoseconds of this process in the measured time.
+    pub(super) generator_cpu_ns: u64,
     /// Time of the first of them.
     first_in_time: Option<Time>,
     /// Time of the last good answer, or of the beginning before the first.
@@ -45,6 +47,7 @@ impl Meter {
             longest_gap_ns: 0,
             gap_ns: 0,
             in_time: 0,
+            generator_cpu_ns: 0,
             first_in_time: None,
             last_reply: begin,
             timeline: None,

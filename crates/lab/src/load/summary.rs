@@ -178,6 +178,8 @@ pub struct LoadSummary {
     pub saturated: bool,
     /// The intervals of the measured time; `None` unless the run reports them.
     pub timeline: Option<Vec<TimelineEntry>>,
+    /// CPU milliseconds of the load generator's own process in the measured time.
+    pub generator_cpu_ms: f64,
     /// The replica that led for the whole measured time; `None` if the view has changed meanwhile, or if leaders rotate.
     pub leader: Option<u16>,
     /// The work of each replica that has reported it at the beginning and at the end of the measured time.
@@ -220,6 +222,7 @@ impl LoadSummary {
             },
             saturated: matches!(options.pace, Pace::Open { .. }) && !has_share(&meter.counts),
             timeline: meter.timeline(),
+            generator_cpu_ms: float(meter.generator_cpu_ns) / 1e6,
             leader: leader(before, after),
             replicas: replica_uses(before, after),
         }

@@ -119,6 +119,7 @@ fn experiment_gives_an_archive_and_a_report_and_resumes() {
             (Some(rate), Some(rate / 2.0)),
             "{load}"
         );
+        assert!(load["generator_cpu_ms"].as_f64() > Some(0.0), "{load}");
         assert!(load["sent"].as_f64() >= load["due"].as_f64(), "the warm-up is sent too: {load}");
         assert_eq!((&load["durability"], &load["errors"]), (&"none".into(), &0.into()), "{load}");
         assert_eq!(load["timeline"].as_array().unwrap().len(), 5, "{load}");
