@@ -24,7 +24,7 @@ const SHARED_KEYS: u64 = 256;
 /// Text after the options.
 pub(super) const RULE: &str = "Without options the load is an open loop of 1,000 requests in a second. \
                     A load of a fixed rate is carried if 95 % of the requests due in the measured time had a good answer in \
-                    it, or within 100 ms of being due. Otherwise, or if a request had no good answer, the exit code is 1. \
+                    it, or within 100 ms of being due, or if as many other requests had one. Otherwise, or if a request had no good answer, the exit code is 1. \
                     docs/load.md explains every figure.";
 
 /// Options that the load of every service has.

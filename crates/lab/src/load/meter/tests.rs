@@ -4,12 +4,13 @@ use super::*;
 use crate::load::arrivals::Arrivals;
 use crate::load::errors::NO_ANSWER;
 use crate::load::options::{LoadOptions, Pace, Spacing};
+use crate::load::summary::LoadSummary;
 use crate::load::workload::Mix;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
@@ -30,6 +31,8 @@ struct Script {
     bundle: u32,
     /// Bundles that may be in flight.
     room: usize,
+    /// The time of the server for an answer.
+    latency: u64,
 }
 
 impl Script {
@@ -41,10 +44,11 @@ impl Script {
             patience: seconds + 30_000,
             bundle: 1,
             room: usize::MAX,
+            latency: 1,
         }
     }
 
-    /// Runs the load against a server that answers after a millisecond. Within a stall it answers nothing; requests that
+    /// Runs the load against a server that answers after its latency. Within a stall it answers nothing; requests that
     /// wait are answered when the stall ends.
     fn run(self, stalls: &[(u64, u64)]) -> Meter {
         let (begin, warm, end) = (Time(0), Time(self.warm * MS), Time((self.warm + self.seconds) * MS));
@@ -59,7 +63,7 @@ impl Script {
                     break;
                 }
                 meter.sent(&due);
-                flights.push_back((now.plus(MS), due));
+                flights.push_back((now.plus(self.latency * MS), due));
             }
             let stalled = stalls.iter().any(|(from, to)| now.0 >= from * MS && now.0 < to * MS);
             while !stalled && flights.front().is_some_and(|(at, _)| *at <= now) {
@@ -79,7 +83,8 @@ impl Script {
 /// Runs an open loop of one request per millisecond for 100 ms, 20 of them warm-up, with `room` for bundles in flight. The
 /// run waits for remaining answers until `patience`.
 fn run(stalls: (u64, u64), room: usize, bundle: u32, patience: u64) -> Meter {
-    Script { pace: Pace::constant(1_000.0), warm: 20, seconds: 80, patience, bundle, room }.run(&[stalls])
+    Script { pace: Pace::constant(1_000.0), warm: 20, seconds: 80, patience, bundle, room, latency: 1 }
+        .run(&[stalls])
 }
 
 #[test]
@@ -166,6 +171,21 @@ fn stalls_count_at_any_time_of_the_run() {
     ] {
         assert_eq!(figures(rate, seconds, stalls), expected, "{name}");
     }
+}
+
+/// A cluster with slow answers keeps pace if the answers to requests of the warm-up take the place of the late ones.
+#[test]
+fn slow_answers_are_carried_after_a_longer_warm_up() {
+    for (latency, warm, saturated) in [(1, 0, false), (1_000, 1_500, false), (1_000, 0, true)] {
+        let script = Script { warm, latency, ..Script::of(100.0, 3_000) };
+        let mix = Mix::Echo { request_bytes: 9, reply_bytes: 0 };
+        let options = LoadOptions::alone(mix, script.pace, 1, 5, Duration::from_secs(3));
+        let summary = LoadSummary::new(&options, &script.run(&[]), &HashMap::new(), &HashMap::new());
+        assert_eq!(summary.saturated, saturated, "{latency} ms after {warm} ms: {summary}");
+    }
+    let slower = Script { warm: 1_500, latency: 1_000, ..Script::of(100.0, 3_000) };
+    let stalled = slower.run(&[(4_000, 9_000)]);
+    assert_eq!((stalled.in_time, stalled.counts.due), (250, 300), "a stall at the end is not made good");
 }
 
 /// A stall never slows the offered load down, and the goodput is divided by the time of the offer.
