@@ -19,7 +19,7 @@ fn number(value: &Value, path: &str) -> u64 {
 
 #[test]
 fn load_reports_steps_and_signature_checks_of_each_replica() {
-    let cluster = Cluster::start_patient(ClientAuth::Signature);
+    let mut cluster = Cluster::start_patient(ClientAuth::Signature);
     let summary: Value = serde_json::from_str(&load(&cluster, &["--json"])).unwrap();
     assert_eq!(summary["leader"], 0, "one leader all the time");
     for used in summary["replicas"].as_array().unwrap() {
@@ -44,6 +44,9 @@ fn load_reports_steps_and_signature_checks_of_each_replica() {
     assert!(text.contains("\nsignature checks: ") && text.ends_with(share), "{text}");
     let shown = Ran::of(command(&["status", "--ledger", "--cluster"]).arg(cluster.dir()).output().unwrap());
     assert!(shown.out.contains("replica 0 step propose: "), "{}", shown.out);
+    cluster.nodes.stop_all();
+    let log = std::fs::read_to_string(cluster.dir().join("node0/node.log")).unwrap();
+    assert!(log.contains(" step propose: ") && log.contains(" client_check_ns "), "{log}");
 }
 
 #[test]
@@ -55,7 +58,20 @@ fn bundles_without_signatures_cost_no_check() {
         statuses.iter().map(move |status| number(status, &format!("/ledger/{counter}")))
     };
     assert_eq!(checks("client_check_ns").collect::<Vec<_>>(), [0; 4]);
-    // Checkpoints are signed.
-    assert!(checks("replica_check_ns").all(|ns| ns > 0), "{statuses:#?}");
+    let signed = ["signatures_single", "signatures_batched"].map(|counter| checks(counter).sum::<u64>());
+    let others = checks("replica_check_ns").sum::<u64>();
+    assert_eq!(others > 0, signed != [0, 0], "only checks take time: {signed:?}, {others} ns");
     assert!(statuses.iter().all(|status| number(status, "/steps/turn/max_ns") > 0));
+}
+
+/// Votes of HotStuff are signed, and its leaders rotate.
+#[test]
+fn signed_votes_count_as_checks_of_replicas() {
+    let cluster = Cluster::start_of("hotstuff", 4, &[]);
+    let summary: Value = serde_json::from_str(&load(&cluster, &["--json"])).unwrap();
+    assert_eq!(summary["leader"], Value::Null);
+    for used in summary["replicas"].as_array().unwrap() {
+        assert!(number(used, "/ledger/replica_check_ns") > 0, "{used}");
+        assert!(number(used, "/steps/propose/count") > 0 && number(used, "/steps/vote/count") > 0, "{used}");
+    }
 }

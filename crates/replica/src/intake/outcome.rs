@@ -9,7 +9,7 @@ use quorate_types::{Bundle, BundleDigest, ClientId, Kind, Ledger, ReplicaId, Rep
 /// The kind of a frame that could not be decoded.
 pub(super) const UNKNOWN: Kind = Kind::new("unknown");
 
-/// Where checks of signatures report their costs.
+/// The counters and the clock of signature checks.
 pub(super) struct CheckCosts<'c> {
     pub(super) ledger: &'c mut Ledger,
     /// Returns the CPU time of this thread, in nanoseconds. The reading is a system call: one pair for each batch.
