@@ -241,14 +241,14 @@ pub(super) fn axis_number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|number: &f64| number.is_finite())
 }
 
-/// Returns the name of an axis with its unit.
-pub(super) fn axis_title(axis: &str) -> String {
+/// Returns the name of an axis with its unit, for these values.
+pub(super) fn axis_title(axis: &str, values: &[Value]) -> String {
     let unit = match axis {
+        "rate" if !values.iter().all(|value| axis_number(value).is_some()) => "share of saturation",
         "n" => "replicas",
         "f" => "faulty replicas tolerated",
-        "offered" => "requests/s",
-        "rate" => "requests/s, or a share of saturation",
-        "batch" => "requests in a block, at most",
+        "offered" | "rate" => "requests/s",
+        "batch" => "greatest block, requests",
         "bundle" => "requests in a bundle",
         "in_flight" => "requests",
         "request_bytes" | "reply_bytes" => "bytes",

@@ -1,7 +1,7 @@
 //! The page of a report.
 
 use super::cells::{Cell, OURS, Spread, cells, studies};
-use super::chart::{for_page, for_picture, render};
+use super::chart::{Width, for_page, for_picture, render};
 use super::coverage::Coverage;
 use super::figures::{NOT_RECORDED, Shown, Table, build, everything, kind_name};
 use super::noise;
@@ -68,10 +68,12 @@ struct Study {
 }
 
 /// A figure for the template: a chart or a table.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Shape {
     /// The chart, which needs no escaping.
     svg: String,
+    /// The same chart for narrow windows.
+    narrow: String,
     /// The file name of the picture; empty: none.
     picture: String,
     table: Option<Table>,
@@ -266,16 +268,23 @@ fn study(
 ) -> Result<Study, ReportError> {
     let mut shapes = Vec::new();
     for (i, figure) in facts.figures.iter().enumerate() {
-        shapes.push(match build(figure, facts, cells) {
-            Shown::Table(table) => {
-                Shape { svg: String::new(), picture: String::new(), table: Some(table), remarks: Vec::new() }
-            }
+        shapes.push(match build(figure, facts, cells, Width::Wide) {
+            Shown::Table(table) => Shape { table: Some(table), ..Shape::default() },
             Shown::Chart(chart) => {
                 let svg = render(&chart)?;
                 let name = picture_name(&facts.name, i.saturating_add(1), kind_name(figure.kind));
                 pictures.push((name.clone(), for_picture(&svg)));
-                let picture = if png::IS_AVAILABLE { name } else { String::new() };
-                Shape { svg: for_page(&svg, &chart.title), picture, table: None, remarks: chart.remarks }
+                let narrow = match build(figure, facts, cells, Width::Narrow) {
+                    Shown::Chart(narrow) => for_page(&render(&narrow)?, &chart.title),
+                    Shown::Table(_) => String::new(),
+                };
+                Shape {
+                    svg: for_page(&svg, &chart.title),
+                    narrow,
+                    picture: if png::IS_AVAILABLE { name } else { String::new() },
+                    table: None,
+                    remarks: chart.remarks,
+                }
             }
         });
     }

@@ -154,7 +154,7 @@ fn report_is_one_file_that_opens_offline() {
         let allowed = "http://www.w3.org/2000/svg";
         assert!(!text.replace(allowed, "").contains(forbidden), "{forbidden}");
     }
-    assert_eq!(text.matches("<svg ").count(), 6, "one for each chart");
+    assert_eq!(text.matches("<svg ").count(), 12, "one for each chart and width of windows");
 }
 
 #[test]

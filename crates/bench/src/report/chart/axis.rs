@@ -71,7 +71,7 @@ impl Axis {
         let (least, greatest) =
             range_of(values.iter().copied().filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
         let least = least.max(greatest / 10f64.powi(DECADES_MAX)).max(1e-12);
-        let mut axis = Self::bare(&format!("{name}, logarithmic scale"), Scale::Logarithmic, least, greatest);
+        let mut axis = Self::bare(&format!("{name}, log scale"), Scale::Logarithmic, least, greatest);
         let (first, last) = (power_below(least), power_below(greatest).saturating_add(1));
         let marks: Vec<f64> =
             (first..=last).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power))).collect();

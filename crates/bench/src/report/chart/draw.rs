@@ -3,9 +3,7 @@
 use super::super::ReportError;
 use super::legend::Rows;
 use super::palette::{FAULT, GROUND, INK, PAPER, Shape};
-use super::{
-    Axis, Chart, Fill, LEFT, Layer, Look, PLOT_WIDTH, Panel, RIGHT, Stroke, TEXT, WIDTH, lines, shortened,
-};
+use super::{Axis, Chart, Fill, LEFT, Layer, Look, Panel, RIGHT, Stroke, TEXT, Width, lines, shortened};
 use plotters::backend::SVGBackend;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
@@ -47,28 +45,32 @@ pub(super) type Failure = DrawingAreaErrorKind<std::io::Error>;
 /// Draws a chart as SVG: dark ink on no ground.
 pub(in crate::report) fn render(chart: &Chart) -> Result<String, ReportError> {
     let rows = Rows::of(chart);
-    let panels = chart.panels.iter().map(panel_height);
+    let panels = chart.panels.iter().map(|panel| panel_height(panel, chart.width));
     let height = panels.fold(title_height(chart).saturating_add(rows.height()), u32::saturating_add);
     let mut svg = String::new();
-    let drawn = draw(chart, &rows, &SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area());
+    let drawn = draw(
+        chart,
+        &rows,
+        &SVGBackend::with_string(&mut svg, (chart.width.pixels(), height)).into_drawing_area(),
+    );
     drawn.map_err(|error| ReportError::Draw { chart: chart.title.clone(), why: error.to_string() })?;
     Ok(svg)
 }
 
 fn title_lines(chart: &Chart) -> Vec<String> {
-    lines(&chart.title, f64::from(PLOT_WIDTH) * TEXT / TITLE_TEXT)
+    lines(&chart.title, chart.width.room() * TEXT / TITLE_TEXT)
 }
 
 fn title_height(chart: &Chart) -> u32 {
     height_of(&title_lines(chart), TITLE, TITLE_LINE)
 }
 
-fn panel_title(panel: &Panel) -> Vec<String> {
-    if panel.title.is_empty() { Vec::new() } else { lines(&panel.title, f64::from(PLOT_WIDTH)) }
+fn panel_title(panel: &Panel, width: Width) -> Vec<String> {
+    if panel.title.is_empty() { Vec::new() } else { lines(&panel.title, width.room()) }
 }
 
-fn panel_title_height(panel: &Panel) -> u32 {
-    let lines = panel_title(panel);
+fn panel_title_height(panel: &Panel, width: Width) -> u32 {
+    let lines = panel_title(panel, width);
     if lines.is_empty() { 0 } else { height_of(&lines, PANEL_TITLE, PANEL_TITLE_LINE) }
 }
 
@@ -89,22 +91,23 @@ fn write_lines(area: &Area<'_>, lines: &[String], around: u32, line: u32, size: 
 }
 
 /// Returns the pixels above a plot: its title, the name of the y axis, and the numbers of faults.
-fn above(panel: &Panel) -> u32 {
+fn above(panel: &Panel, width: Width) -> u32 {
     let has_faults = panel.layers.iter().any(|layer| matches!(layer, Layer::Fault { .. }));
     let faults = if has_faults { FAULT_NUMBERS } else { 0 };
-    panel_title_height(panel).saturating_add(Y_NAME).saturating_add(faults)
+    panel_title_height(panel, width).saturating_add(Y_NAME).saturating_add(faults)
 }
 
-fn panel_height(panel: &Panel) -> u32 {
-    panel.height.saturating_add(BELOW).saturating_add(above(panel))
+fn panel_height(panel: &Panel, width: Width) -> u32 {
+    panel.height.saturating_add(BELOW).saturating_add(above(panel, width))
 }
 
 fn draw(chart: &Chart, rows: &Rows, root: &Area<'_>) -> Result<(), Failure> {
     write_lines(root, &title_lines(chart), TITLE, TITLE_LINE, TITLE_TEXT)?;
     let mut top = title_height(chart);
     for panel in &chart.panels {
-        let height = panel_height(panel);
-        draw_panel(panel, &root.clone().shrink((0, top), (WIDTH, height)), root)?;
+        let height = panel_height(panel, chart.width);
+        let area = root.clone().shrink((0, top), (chart.width.pixels(), height));
+        draw_panel(panel, chart.width, &area, root)?;
         top = top.saturating_add(height);
     }
     rows.draw(root, i32::try_from(top).unwrap_or(i32::MAX))?;
@@ -130,10 +133,10 @@ pub(super) fn write(
     area.draw(&Text::new(text, at, text_style(size, across)))
 }
 
-fn draw_panel(panel: &Panel, area: &Area<'_>, root: &Area<'_>) -> Result<(), Failure> {
-    draw_names(panel, area)?;
+fn draw_panel(panel: &Panel, width: Width, area: &Area<'_>, root: &Area<'_>) -> Result<(), Failure> {
+    draw_names(panel, width, area)?;
     let mut plot: Plot<'_> = ChartBuilder::on(area)
-        .margin_top(above(panel))
+        .margin_top(above(panel, width))
         .margin_right(RIGHT)
         .x_label_area_size(BELOW)
         .y_label_area_size(LEFT)
@@ -160,15 +163,15 @@ fn draw_panel(panel: &Panel, area: &Area<'_>, root: &Area<'_>) -> Result<(), Fai
 }
 
 /// Writes the title of a panel and the names of its axes. Names of y axes are horizontal: they need not fit a height.
-fn draw_names(panel: &Panel, area: &Area<'_>) -> Result<(), Failure> {
+fn draw_names(panel: &Panel, width: Width, area: &Area<'_>) -> Result<(), Failure> {
     let left = i32::try_from(LEFT).unwrap_or(0);
-    let room = f64::from(PLOT_WIDTH);
-    write_lines(area, &panel_title(panel), PANEL_TITLE, PANEL_TITLE_LINE, TEXT)?;
-    let middle = i32::try_from(panel_title_height(panel)).unwrap_or(0).saturating_add(12);
-    let y_name = shortened(panel.y.name(), room);
+    let room = width.room();
+    write_lines(area, &panel_title(panel, width), PANEL_TITLE, PANEL_TITLE_LINE, TEXT)?;
+    let middle = i32::try_from(panel_title_height(panel, width)).unwrap_or(0).saturating_add(12);
+    let y_name = shortened(panel.y.name(), room + f64::from(Y_NAME_LEFT));
     write(area, &y_name, (left.saturating_sub(Y_NAME_LEFT), middle), TEXT, HPos::Left)?;
-    let plot_end = i32::try_from(above(panel).saturating_add(panel.height)).unwrap_or(0);
-    let centre = left.saturating_add(i32::try_from(PLOT_WIDTH / 2).unwrap_or(0));
+    let plot_end = i32::try_from(above(panel, width).saturating_add(panel.height)).unwrap_or(0);
+    let centre = left.saturating_add(i32::try_from(width.plot() / 2).unwrap_or(0));
     write(
         area,
         &shortened(panel.x.name(), room),
@@ -240,9 +243,7 @@ pub(super) fn draw_line(
     }
     match stroke {
         Stroke::Solid => root.draw(&PathElement::new(points, look.colour().stroke_width(2))),
-        Stroke::Dashed => {
-            root.draw(&DashedPathElement::new(points, 5, 4, look.colour().mix(0.85).stroke_width(1)))
-        }
+        Stroke::Dashed => root.draw(&DashedPathElement::new(points, 5, 4, look.colour().stroke_width(1))),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::numbers::{float, pixel, short};
 use super::draw::{Area, Failure, draw_line, draw_marker, draw_whisker, write};
 use super::palette::{FAULT, heat};
-use super::{Chart, ColourBar, Fill, LEFT, Look, PLOT_WIDTH, Stroke, Symbol, TEXT, lines, text_width};
+use super::{Chart, ColourBar, Fill, LEFT, Look, Stroke, Symbol, TEXT, Width, lines, shortened, text_width};
 use plotters::element::{DashedPathElement, PathElement, Rectangle};
 use plotters::style::text_anchor::HPos;
 use plotters::style::{Color, RGBColor};
@@ -13,7 +13,7 @@ const ROW: u32 = 22;
 /// Pixels of a symbol, and between an entry and the next one.
 const SYMBOL: f64 = 38.0;
 const GAP: f64 = 20.0;
-/// Pixels of the scale of colours: its height with labels, and its width.
+/// Pixels of the scale of colours: its height with labels, and its width at most.
 const BAR_HEIGHT: u32 = 62;
 const BAR_WIDTH: i32 = 420;
 /// Steps of the scale of colours.
@@ -23,6 +23,7 @@ const BAR_STEPS: i32 = 70;
 pub(super) struct Rows<'a> {
     rows: Vec<Vec<Item>>,
     bar: Option<&'a ColourBar>,
+    width: Width,
 }
 
 /// A symbol with a text, or a further line of a text.
@@ -41,12 +42,12 @@ impl<'a> Rows<'a> {
             let symbol = symbol_width(entry.symbol);
             let width = symbol + text_width(&entry.text) + GAP;
             let begins_texts = entry.symbol == Symbol::Text && last.is_some_and(|last| last != Symbol::Text);
-            if used + width > f64::from(PLOT_WIDTH) + GAP || begins_texts {
+            if used + width > chart.width.room() + GAP || begins_texts {
                 rows.push(Vec::new());
                 used = 0.0;
             }
             last = Some(entry.symbol);
-            for (i, text) in lines(&entry.text, f64::from(PLOT_WIDTH) - symbol).into_iter().enumerate() {
+            for (i, text) in lines(&entry.text, chart.width.room() - symbol).into_iter().enumerate() {
                 let item = if i == 0 {
                     Item { across: used, symbol: entry.symbol, text }
                 } else {
@@ -59,7 +60,7 @@ impl<'a> Rows<'a> {
             }
             used += width;
         }
-        Self { rows, bar: chart.colour_bar.as_ref() }
+        Self { rows, bar: chart.colour_bar.as_ref(), width: chart.width }
     }
 
     /// Returns the pixels of the height.
@@ -73,7 +74,7 @@ impl<'a> Rows<'a> {
     pub(super) fn draw(&self, root: &Area<'_>, top: i32) -> Result<(), Failure> {
         let mut middle = top.saturating_add(14);
         if let Some(bar) = self.bar {
-            draw_bar(root, bar, top)?;
+            draw_bar(root, bar, self.width, top)?;
             middle = middle.saturating_add(i32::try_from(BAR_HEIGHT).unwrap_or(0));
         }
         for row in &self.rows {
@@ -121,12 +122,12 @@ fn draw_item(root: &Area<'_>, item: &Item, middle: i32) -> Result<(), Failure> {
     write(root, &item.text, (text_left, middle), TEXT, HPos::Left)
 }
 
-fn draw_bar(root: &Area<'_>, bar: &ColourBar, top: i32) -> Result<(), Failure> {
+fn draw_bar(root: &Area<'_>, bar: &ColourBar, width: Width, top: i32) -> Result<(), Failure> {
+    let length = i32::try_from(width.plot()).unwrap_or(BAR_WIDTH).min(BAR_WIDTH);
     let left = i32::try_from(LEFT).unwrap_or(0);
-    let at =
-        |step: i32| left.saturating_add(step.saturating_mul(BAR_WIDTH).checked_div(BAR_STEPS).unwrap_or(0));
+    let at = |step: i32| left.saturating_add(step.saturating_mul(length).checked_div(BAR_STEPS).unwrap_or(0));
     let (above, below) = (top.saturating_add(24), top.saturating_add(38));
-    write(root, &bar.name, (left, top.saturating_add(12)), TEXT, HPos::Left)?;
+    write(root, &shortened(&bar.name, width.room()), (left, top.saturating_add(12)), TEXT, HPos::Left)?;
     for step in 0..BAR_STEPS {
         let (r, g, b) = heat(f64::from(step) / f64::from(BAR_STEPS.saturating_sub(1)));
         let corners = [(at(step), above), (at(step.saturating_add(1)), below)];
@@ -134,7 +135,7 @@ fn draw_bar(root: &Area<'_>, bar: &ColourBar, top: i32) -> Result<(), Failure> {
     }
     let mut free = i32::MIN;
     for count in ticks(bar) {
-        let across = pixel(f64::from(left) + bar.place(count) * f64::from(BAR_WIDTH));
+        let across = pixel(f64::from(left) + bar.place(count) * f64::from(length));
         let text = short(count);
         let half = pixel(text_width(&text) / 2.0).saturating_add(6);
         if across.saturating_sub(half) < free {

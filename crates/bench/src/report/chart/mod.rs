@@ -11,14 +11,40 @@ pub(super) use draw::render;
 pub(super) use palette::{Look, heat};
 pub(super) use svg::{for_page, for_picture};
 
-/// Pixels of a chart's width.
-pub(super) const WIDTH: u32 = 800;
 /// Pixels to the left of a plot: the labels of the y axis.
 const LEFT: u32 = 76;
 /// Pixels to the right of a plot.
 const RIGHT: u32 = 24;
-/// Pixels of a plot's width.
-pub(super) const PLOT_WIDTH: u32 = WIDTH - LEFT - RIGHT;
+
+/// The width of a chart. A page shows the one that fits its window, and the text has the same size in both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Width {
+    /// For windows of usual width, and for pictures.
+    #[default]
+    Wide,
+    /// For telephones.
+    Narrow,
+}
+
+impl Width {
+    /// Returns the pixels of the chart.
+    const fn pixels(self) -> u32 {
+        match self {
+            Self::Wide => 800,
+            Self::Narrow => 420,
+        }
+    }
+
+    /// Returns the pixels of a plot.
+    pub(super) const fn plot(self) -> u32 {
+        self.pixels().saturating_sub(LEFT).saturating_sub(RIGHT)
+    }
+
+    /// Returns the pixels of a plot as a length.
+    pub(super) fn room(self) -> f64 {
+        f64::from(self.plot())
+    }
+}
 /// Pixels of the text of labels and legends.
 const TEXT: f64 = 12.5;
 /// Pixels of a character on average. The font of pictures is wider than most others, so estimates suffice for them.
@@ -27,6 +53,8 @@ const CHARACTER: f64 = 7.6;
 /// A chart.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Chart {
+    /// The width.
+    pub(super) width: Width,
     /// The title.
     pub(super) title: String,
     /// Panels, from top to bottom.

@@ -42,7 +42,7 @@ fn axis_of_measured_values_is_logarithmic_for_a_large_factor_alone() {
         [(vec![1.0, 49.0], false), (vec![1.0, 51.0], true), (vec![0.0, 51.0], false), (vec![], false)]
     {
         let axis = Axis::measured("latency (ms)", &values);
-        assert_eq!(axis.name().contains("logarithmic"), is_logarithmic, "{values:?}");
+        assert_eq!(axis.name().contains("log scale"), is_logarithmic, "{values:?}");
     }
 }
 
@@ -106,18 +106,24 @@ fn series_differ_in_colour_or_marker() {
 
 #[test]
 fn legend_is_complete_and_inside_the_picture() {
+    for width in [Width::Wide, Width::Narrow] {
+        legend_is_inside(width);
+    }
+}
+
+fn legend_is_inside(width: Width) {
     let entry =
         |i: usize| Entry::new(Symbol::Series(Look::of(i)), format!("series {i} {}", "x".repeat(i + 1)));
-    let chart = Chart { legend: (0..60).map(entry).collect(), ..Chart::default() };
+    let chart = Chart { width, legend: (0..60).map(entry).collect(), ..Chart::default() };
     let svg = render(&chart).unwrap();
     for i in 0..60 {
-        assert!(svg.contains(&format!("series {i} ")), "{i}");
+        assert!(svg.contains(&format!("series {i}")), "{i}");
     }
     let height: f64 = svg.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
     for place in svg.split("<text x=\"").skip(1) {
         let mut numbers = place.split('"').filter_map(|part| part.parse::<f64>().ok());
         let (x, y) = (numbers.next().unwrap(), numbers.next().unwrap());
-        assert!(x < f64::from(WIDTH) && y < height, "{x}, {y} in a height of {height}");
+        assert!(x < f64::from(width.pixels()) && y < height, "{x}, {y} in a height of {height}");
     }
 }
 

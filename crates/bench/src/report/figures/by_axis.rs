@@ -1,7 +1,7 @@
 //! Measured values against an axis of the experiment, as lines or as bars.
 
 use super::super::cells::{Cell, Spread, axes, axis_number, axis_title, is_same};
-use super::super::chart::{Axis, Chart, Entry, Fill, Layer, Look, PLOT_WIDTH, Panel, Stroke, Symbol};
+use super::super::chart::{Axis, Chart, Entry, Fill, Layer, Look, Panel, Stroke, Symbol, Width};
 use super::super::numbers::float_of;
 use super::super::reading::name;
 use super::series::{Series, legend, series};
@@ -11,6 +11,15 @@ use serde_json::Value;
 
 /// The share of a bar's place that a group of bars fills.
 const GROUP: f64 = 0.8;
+
+/// The places of numbers along x.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    /// At their value.
+    AtValue,
+    /// At equal distances, as names.
+    AsNames,
+}
 
 /// The axis along x, with a place for each value.
 struct Places {
@@ -28,10 +37,12 @@ impl Places {
 }
 
 /// Returns measured values as lines.
-pub(super) fn lines(figure: &Figure, cells: &[&Cell]) -> Chart {
+pub(super) fn lines(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
     let x = axis_of(figure, cells);
     let all = series(figure, cells, &x);
-    let Some(places) = places(cells, &x, true) else { return without_axis(cells, &x) };
+    let Some(places) = places(cells, &x, Numbers::AtValue, width.room()) else {
+        return without_axis(cells, &x);
+    };
     let mut chart = start(cells, &x, &places);
     for measure in measures(figure) {
         let (mut layers, mut values) = (Vec::new(), Vec::new());
@@ -62,21 +73,23 @@ pub(super) fn lines(figure: &Figure, cells: &[&Cell]) -> Chart {
 }
 
 /// Returns measured values as bars.
-pub(super) fn bars(figure: &Figure, cells: &[&Cell]) -> Chart {
+pub(super) fn bars(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
     let x = axis_of(figure, cells);
     let all = series(figure, cells, &x);
-    let Some(places) = places(cells, &x, false) else { return without_axis(cells, &x) };
+    let Some(places) = places(cells, &x, Numbers::AsNames, width.room()) else {
+        return without_axis(cells, &x);
+    };
     let mut chart = start(cells, &x, &places);
-    let width = GROUP / float_of(all.len().max(1));
+    let thickness = GROUP / float_of(all.len().max(1));
     for measure in measures(figure) {
         let (mut layers, mut values, mut markers) = (Vec::new(), Vec::new(), Vec::new());
         for (i, series) in all.iter().enumerate() {
-            let offset = (float_of(i) + 0.5) * width - GROUP / 2.0;
+            let offset = (float_of(i) + 0.5) * thickness - GROUP / 2.0;
             let points = points(series, &x, &places, measure);
             values.extend(points.iter().map(|(_, spread, _)| spread.max));
             for (at, spread, fill) in &points {
                 let middle = at + offset;
-                let x = (middle - width * 0.46, middle + width * 0.46);
+                let x = (middle - thickness * 0.46, middle + thickness * 0.46);
                 layers.push(Layer::Bar { x, top: spread.median, look: series.look });
                 if all.len() > 1 || *fill == Fill::Hollow {
                     markers.push(Layer::Above { at: (middle, spread.max), look: series.look, fill: *fill });
@@ -118,7 +131,7 @@ fn measures(figure: &Figure) -> Vec<Measure> {
 }
 
 /// Returns the places of all values of an axis. Lines put numbers at their value; bars have equal distances.
-fn places(cells: &[&Cell], x: &str, by_number: bool) -> Option<Places> {
+fn places(cells: &[&Cell], x: &str, numbers_are: Numbers, length: f64) -> Option<Places> {
     let mut sorted: Vec<&Cell> = cells.to_vec();
     sorted.sort_by(|a, b| a.compare_axis(b, x));
     let mut values: Vec<Value> = sorted.iter().filter_map(|cell| cell.axis(x)).collect();
@@ -126,10 +139,9 @@ fn places(cells: &[&Cell], x: &str, by_number: bool) -> Option<Places> {
     if values.is_empty() {
         return None;
     }
-    let length = f64::from(PLOT_WIDTH);
     let numbers: Option<Vec<f64>> = values.iter().map(axis_number).collect();
-    if let Some(numbers) = numbers.filter(|_| by_number) {
-        let axis = Axis::chosen(&axis_title(x), &numbers, length);
+    if let Some(numbers) = numbers.filter(|_| numbers_are == Numbers::AtValue) {
+        let axis = Axis::chosen(&axis_title(x, &values), &numbers, length);
         return Some(Places {
             axis,
             values: values.into_iter().zip(numbers).collect(),
@@ -137,7 +149,7 @@ fn places(cells: &[&Cell], x: &str, by_number: bool) -> Option<Places> {
         });
     }
     let names: Vec<String> = values.iter().map(axis_text).collect();
-    let (axis, explained) = Axis::names(&axis_title(x), &names, length);
+    let (axis, explained) = Axis::names(&axis_title(x, &values), &names, length);
     let values = values.into_iter().enumerate().map(|(i, value)| (value, float_of(i))).collect();
     Some(Places { axis, values, explained })
 }

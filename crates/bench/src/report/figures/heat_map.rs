@@ -36,8 +36,7 @@ pub(super) fn chart(cells: &[&Cell]) -> Chart {
     let (Some(low), Some(high)) = (counts().reduce(f64::min), counts().reduce(f64::max)) else {
         return chart;
     };
-    let bar =
-        ColourBar { name: "requests in a rectangle of time and latency, all runs".to_owned(), low, high };
+    let bar = ColourBar { name: "requests by time and latency, all runs".to_owned(), low, high };
     let rows = || grids.iter().flat_map(|grid| grid.counts.keys().map(|(_, row)| *row));
     let (lowest, highest) = (rows().min().unwrap_or(0), rows().max().unwrap_or(0));
     let mut marks = Marks::default();

@@ -9,7 +9,7 @@ mod tables;
 mod timeline;
 
 use super::cells::Cell;
-use super::chart::{Axis, Chart, Layer, Panel};
+use super::chart::{Axis, Chart, Layer, Panel, Width};
 use crate::archive::{Figure, FigureKind, StudyFacts};
 pub(super) use tables::{NOT_RECORDED, Table, everything};
 
@@ -32,13 +32,13 @@ pub(super) enum Shown {
 }
 
 /// Returns a figure of a study. `cells` are those of the study.
-pub(super) fn build(figure: &Figure, study: &StudyFacts, cells: &[Cell]) -> Shown {
+pub(super) fn build(figure: &Figure, study: &StudyFacts, cells: &[Cell], width: Width) -> Shown {
     let (selected, mut remarks) = series::selected(figure, cells);
     let title = if figure.title.is_empty() { &study.title } else { &figure.title };
     let mut chart = match figure.kind {
         FigureKind::LatencyThroughput => latency_throughput::chart(figure, &selected),
-        FigureKind::Lines => by_axis::lines(figure, &selected),
-        FigureKind::Bars => by_axis::bars(figure, &selected),
+        FigureKind::Lines => by_axis::lines(figure, &selected, width),
+        FigureKind::Bars => by_axis::bars(figure, &selected, width),
         FigureKind::HeatMap => heat_map::chart(&selected),
         FigureKind::Cumulative => cumulative::chart(figure, &selected),
         FigureKind::Timeline => timeline::chart(&selected),
@@ -50,6 +50,7 @@ pub(super) fn build(figure: &Figure, study: &StudyFacts, cells: &[Cell]) -> Show
         chart.legend.clear();
         chart.colour_bar = None;
     }
+    chart.width = width;
     chart.title.clone_from(title);
     remarks.append(&mut chart.remarks);
     chart.remarks = remarks;

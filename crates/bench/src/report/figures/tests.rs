@@ -8,7 +8,8 @@ use serde_json::json;
 /// Returns a figure of all cells of an archive.
 fn shown(archive: &Archive, figure: serde_json::Value) -> Chart {
     let figure: Figure = serde_json::from_value(figure).unwrap();
-    let Shown::Chart(chart) = build(&figure, &archive.manifest.studies[0], &cells(archive)) else {
+    let Shown::Chart(chart) = build(&figure, &archive.manifest.studies[0], &cells(archive), Width::Wide)
+    else {
         panic!("a chart")
     };
     chart
@@ -207,4 +208,33 @@ fn table_of_everything_has_other_numbers_and_remarks() {
     let saturated = &table.rows[2];
     assert_eq!(saturated[..3], ["pbft n=4, rate 1000", "3", "900 (880 to 930)"]);
     assert_eq!(saturated.last().unwrap(), "saturated: the latency is that of a growing queue");
+}
+
+#[test]
+fn offered_load_is_an_axis_of_numbers() {
+    let runs = [("50%", 2_000u64), ("130%", 5_200)].map(|(share, offered)| {
+        let mut run = run("pbft", offered, 1, 1_990.0, 2.0);
+        run.axes.insert("rate".to_owned(), share.into());
+        run.load["goodput_first_reply"] = (offered / 2).into();
+        run
+    });
+    let archive = Archive { runs: runs.into(), ..archive() };
+    let chart = shown(&archive, json!({ "kind": "lines", "x": "offered", "y": ["goodput-first-reply"] }));
+    assert_eq!(points(&chart), [((2_000.0, 1_000.0), Fill::Full), ((5_200.0, 2_600.0), Fill::Hollow)]);
+    assert_eq!(texts(&chart)[0], "pbft n=4", "one series");
+}
+
+#[test]
+fn share_of_signature_checks_is_per_cent_and_may_be_absent() {
+    let mut with = run("pbft", 500, 1, 500.0, 2.0);
+    with.load["leader_check_share"] = 0.4.into();
+    let archive = Archive { runs: vec![with, run("hotstuff", 500, 1, 500.0, 2.0)], ..archive() };
+    let chart = shown(&archive, json!({ "kind": "bars", "x": "protocol", "y": ["leader-check-share"] }));
+    let tops: Vec<f64> = chart.panels[0]
+        .layers
+        .iter()
+        .filter_map(|layer| if let Layer::Bar { top, .. } = layer { Some(*top) } else { None })
+        .collect();
+    assert_eq!(tops, [40.0]);
+    assert!(chart.remarks.join("\n").contains("Not recorded: signature checks"), "{:?}", chart.remarks);
 }
