@@ -85,12 +85,13 @@ pub struct Figure {
     /// The title; empty: that of the study.
     #[serde(default)]
     pub title: String,
-    /// The axis of the experiment along x, for `lines` and `bars`: `offered`, `n`, `batch` and so on.
+    /// The axis of the experiment along x, for `lines` and `bars`: `offered`, `n`, `batch` and so on. For `bars` it may be
+    /// `value`: the measured values themselves are the places, in one panel.
     #[serde(default)]
     pub x: String,
-    /// The measured values along y, one panel for each: see [`Measure`].
+    /// The measured values along y, one panel for each.
     #[serde(default)]
-    pub y: Vec<Measure>,
+    pub y: Vec<Quantity>,
     /// The axes whose values make a series each; empty: all axes with several values but `x`.
     #[serde(default)]
     pub series: Vec<String>,
@@ -119,6 +120,16 @@ pub enum FigureKind {
     Ledger,
     /// All measured values of all cells, as a table.
     Table,
+}
+
+/// A measured value for a figure.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Quantity {
+    /// A value that every load has.
+    Measure(Measure),
+    /// A number in the JSON object of a command, by its name.
+    Field(String),
 }
 
 /// A measured value of a cell.

@@ -31,6 +31,7 @@ mod load_words;
 mod operators;
 mod orders;
 mod readiness;
+mod relay;
 mod sim;
 mod support;
 mod synchronous;
