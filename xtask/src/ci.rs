@@ -1,6 +1,6 @@
 //! All checks that a merge needs, the same on each machine.
 
-use crate::{coverage, finish, is_installed, tidy};
+use crate::{bench, coverage, finish, is_installed, tidy};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
@@ -40,6 +40,7 @@ pub(crate) fn run(root: &Path, tests: Tests) -> Result<()> {
     if tests == Tests::Run {
         step("test", None, &|| cargo(root, &["test", "--workspace"]))?;
     }
+    step("bench", None, &|| bench::check(root))?;
     step("doc", None, &|| doc(root))?;
     // This needs no network once all crates are fetched. Advisories need the network, so they are checked by hand.
     let licences = ["deny", "--offline", "check", "bans", "licenses", "sources"];

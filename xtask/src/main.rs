@@ -3,9 +3,11 @@
 //! * `cargo xtask tidy` checks layers, documents, lengths and reasons, which compiler and clippy cannot see.
 //! * `cargo xtask coverage` reports the lines of the protocols and the replica that tests run.
 //! * `cargo xtask torture` builds the program and lets it torture a cluster of its own.
+//! * `cargo xtask bench` measures some clusters, and compares counted terms with the committed milestone.
 //! * `cargo xtask exam` builds the program, examines a protocol and keeps the ledger.
 //! * `cargo xtask ci` runs every check that a merge needs, and reports the time of each step.
 
+mod bench;
 mod ci;
 mod coverage;
 mod exam;
@@ -21,6 +23,7 @@ const USAGE: &str = "usage:
   cargo xtask ci [--after-tests]    run all checks that a merge needs; --after-tests skips the tests, which have passed
   cargo xtask exam PROTOCOL [--seeds N] [...]    run all scenarios, resumable, with a ledger in results/exam
   cargo xtask twins PROTOCOL [--views N] [...]   run all twins scenarios, in the same way
+  cargo xtask bench [--accept]      measure some clusters, and compare the work for each request with results/ci, or replace it
   cargo xtask coverage              report the lines of protocols and replica that tests run; needs cargo-tarpaulin
   cargo xtask torture --minutes N [--seed S] [...]    kill, pause and wipe real processes under load; --help lists options";
 
@@ -51,6 +54,8 @@ fn run(arguments: &[String]) -> Result<()> {
         ["tidy"] => tidy::run(&root()?),
         ["tidy", "--headless", name] => tidy::list_headless(&root()?, name),
         [command @ ("exam" | "twins"), more @ ..] => exam::run(&root()?, command, more),
+        ["bench"] => bench::check(&root()?),
+        ["bench", "--accept"] => bench::accept(&root()?),
         ["coverage"] => coverage::run(&root()?),
         ["torture", more @ ..] => ci::torture(&root()?, more),
         ["ci"] => ci::run(&root()?, ci::Tests::Run),

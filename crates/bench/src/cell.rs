@@ -3,6 +3,8 @@
 use crate::archive::{axis_text, cell_name};
 use crate::experiment::{AxisValues, External, Study, Work};
 use quorate_consensus::Entry;
+use quorate_node::config::Settings;
+use quorate_node::testnet;
 use quorate_protocols::find;
 use quorate_types::limits::REPLICAS_MAX;
 use serde_json::{Map, Value};
@@ -30,8 +32,8 @@ pub const LOAD_OPTIONS: [&str; 17] = [
     "read_share",
 ];
 /// Settings of the cluster.
-pub const CLUSTER_SETTINGS: [&str; 9] =
-    ["protocol", "n", "batch", "durability", "client_auth", "link_auth", "link_delay", "fault", "set"];
+pub const CLUSTER_SETTINGS: [&str; 10] =
+    ["protocol", "n", "batch", "durability", "client_auth", "link_auth", "link_delay", "fault", "pin", "set"];
 
 /// Whether a cluster or a load has a setting of this name.
 #[must_use]
@@ -96,6 +98,8 @@ pub struct CellSettings {
     pub rate: Option<Rate>,
     /// The fault.
     pub fault: CellFault,
+    /// Whether the replicas have all cores but the last one, and the load has the last one.
+    pub pin: bool,
 }
 
 impl CellSettings {
@@ -117,6 +121,11 @@ impl CellSettings {
             load: Vec::new(),
             rate: text("rate").map(|rate| read_rate(&rate)).transpose()?,
             fault: read_fault(text("fault").as_deref().unwrap_or("none"))?,
+            pin: match values.get("pin") {
+                None => false,
+                Some(Value::Bool(pin)) => *pin,
+                Some(_) => return Err("pin: expected true or false".to_owned()),
+            },
         };
         if let Some(n) = values.get("n") {
             let n = n.as_u64().and_then(|n| usize::try_from(n).ok());
@@ -276,6 +285,20 @@ impl Cell {
             f,
             external: None,
         })
+    }
+
+    /// Checks that the nodes of its cluster would start.
+    ///
+    /// # Errors
+    /// Fails with the field and the expected value.
+    pub fn check(&self) -> Result<(), String> {
+        let Some(entry) = self.entry().filter(|_| self.work == Work::Load && self.external.is_none()) else {
+            return Ok(());
+        };
+        let set = self.settings.set.iter().map(|set| set.parse()).collect::<Result<_, String>>()?;
+        let delay = self.settings.cluster.iter().find(|(option, _)| option == "link-delay");
+        let settings = Settings { set, link_delay: delay.map(|(_, delay)| delay.parse()).transpose()? };
+        testnet::check(entry, self.n, &settings).map_err(|failure| failure.to_string())
     }
 
     /// Returns the entry of its protocol; `None` where it is not built.

@@ -2,6 +2,7 @@
 
 use crate::archive::{ArchiveError, Injected};
 use crate::cell::{Cell, CellFault, DownCount};
+use crate::pinning::{Group, Pinned};
 use quorate_node::exit::Failure;
 use quorate_node::layout::{LOG_FILE, node_folder};
 use quorate_node::ports::free;
@@ -136,6 +137,7 @@ impl<'a> ClusterRun<'a> {
     /// # Errors
     /// Fails when a node does not serve in time.
     pub fn start(&mut self) -> Result<(), RunError> {
+        let _pinned = self.cell.settings.pin.then(|| Pinned::to(Group::Cluster)).transpose()?;
         let ids = self.nodes.ids();
         let down = match self.cell.settings.fault {
             CellFault::Down(DownCount::One) => 1,
@@ -175,7 +177,9 @@ impl<'a> ClusterRun<'a> {
             command.arg(format!("--{option}")).arg(value);
         }
         command.stdin(Stdio::null()).stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
+        let pinned = self.cell.settings.pin.then(|| Pinned::to(Group::Load)).transpose()?;
         let mut child = Guarded(command.spawn()?);
+        drop(pinned);
         let limit = self.cell.estimate().saturating_add(LOAD_PATIENCE);
         let mut faults = Vec::new();
         let mut pending = victim;

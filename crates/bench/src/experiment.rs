@@ -225,17 +225,16 @@ impl Experiment {
     pub fn in_form(mut self, form: Form, changes: &[AxisValues]) -> Self {
         for study in &mut self.studies {
             let short = std::mem::take(&mut study.short);
-            if form == Form::Short {
-                for (name, value) in short {
-                    if name == "repeats" {
-                        study.repeats = value.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-                    } else {
-                        study.cells.insert(name, value);
-                    }
+            let short = short.into_iter().filter(|_| form == Form::Short);
+            let changed = changes.iter().map(|change| match change.values.as_slice() {
+                [one] if change.axis == "repeats" => (change.axis.clone(), one.clone()),
+                values => (change.axis.clone(), Value::Array(values.to_vec())),
+            });
+            for (name, value) in short.chain(changed) {
+                match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
+                    Some(repeats) if name == "repeats" => study.repeats = repeats,
+                    _ => drop(study.cells.insert(name, value)),
                 }
-            }
-            for change in changes {
-                study.cells.insert(change.axis.clone(), Value::Array(change.values.clone()));
             }
         }
         self

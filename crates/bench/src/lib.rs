@@ -5,5 +5,6 @@ pub mod cell;
 pub mod cluster_run;
 pub mod experiment;
 pub mod machine;
+mod pinning;
 pub mod report;
 pub mod runner;

@@ -35,6 +35,31 @@ pub struct Orders {
     pub seed: u64,
 }
 
+impl Orders {
+    /// Returns the experiment in the form and with the values of these orders.
+    fn experiment(&self) -> Experiment {
+        self.experiment.clone().in_form(self.form, &self.changes)
+    }
+
+    /// Returns the cells to run, with the systems of others.
+    ///
+    /// # Errors
+    /// Fails when a setting is unknown or wrong, or when a restriction leaves no cell.
+    pub fn cells(&self) -> Result<Vec<Cell>, ExperimentError> {
+        let experiment = self.experiment();
+        let cells = experiment.cells(&self.only)?;
+        let mut checked = BTreeSet::new();
+        for cell in &cells {
+            let settings = &cell.settings;
+            if checked.insert((&settings.protocol, cell.n, &settings.set, &settings.cluster)) {
+                let wrong = |why| ExperimentError::Study { study: cell.study.clone(), why };
+                cell.check().map_err(|why| wrong(format!("{}: {why}", cell.name())))?;
+            }
+        }
+        Ok(with_external(&experiment, cells))
+    }
+}
+
 /// The reason why an experiment has ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -45,7 +70,7 @@ pub enum BenchError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// The folder has the archive of another experiment.
-    #[error("{0} has the archive of another experiment, form or selection; choose another --out")]
+    #[error("{0} has the archive of another experiment, form or seed; choose another --out")]
     Other(PathBuf),
     /// This process was asked to stop.
     #[error("stopped; the same command with --out {0} goes on")]
@@ -107,8 +132,8 @@ fn stamp() -> String {
 /// failed run in the archive, and no error.
 pub fn run(orders: &Orders, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Archive, BenchError> {
     let exe = std::env::current_exe().map_err(|error| BenchError::Machine(error.to_string()))?;
-    let experiment = orders.experiment.clone().in_form(orders.form, &orders.changes);
-    let cells = with_external(&experiment, experiment.cells(&orders.only)?);
+    let experiment = orders.experiment();
+    let cells = orders.cells()?;
     begin(orders, &experiment, &exe)?;
     let mut runs: Vec<(u32, &Cell)> =
         cells.iter().flat_map(|cell| (1..=cell.repeats).map(move |run| (run, cell))).collect();
@@ -302,7 +327,18 @@ impl Bench<'_> {
         let fill = |word: &String| word.replace("{n}", &cell.n.to_string());
         let mut command = Command::new(program);
         command.args(words.iter().map(fill));
-        json_line(&finished_in(&mut command, Duration::from_secs(external.patience))?)
+        let mut result = json_line(&finished_in(&mut command, Duration::from_secs(external.patience))?)?;
+        // The file knows these. The command prints only figures.
+        for (name, text) in [
+            ("authentication", &external.authentication),
+            ("durability", &external.durability),
+            ("service", &external.service),
+        ] {
+            if let Some(line) = result.load.as_object_mut() {
+                line.insert(name.to_owned(), Value::String(text.clone()));
+            }
+        }
+        Ok(result)
     }
 }
 

@@ -17,6 +17,7 @@
 
 #![allow(clippy::disallowed_types, reason = "this is where sockets live")]
 
+mod alarm;
 mod client;
 mod clients;
 mod config;
@@ -36,6 +37,7 @@ use crate::frame::Refusal;
 use crate::lanes::Oversize;
 use crate::session::Session;
 use crate::tls;
+use alarm::Alarm;
 use client::ClientTotals;
 use config::LINGERING_MAX;
 use entrance::Entrance;
@@ -57,6 +59,7 @@ use std::time::Duration;
 const WAKER: Token = Token(0);
 const PEERS: Token = Token(1);
 const CLIENTS: Token = Token(2);
+const ALARM: Token = Token(3);
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 256 << 10;
@@ -96,6 +99,8 @@ pub struct Reactor {
     is_cut_off: bool,
     /// The longest emulated delay to a replica, in nanoseconds; zero if there is none.
     delay_ns_max: u64,
+    /// Ends a wait on time; `None` without emulated delays.
+    alarm: Option<Alarm>,
     rng: Rng,
     ledger: Ledger,
     now: Time,
@@ -126,6 +131,8 @@ impl Reactor {
         let poll = Poll::new().map_err(NetFault::Poll)?;
         let registry = poll.registry();
         let waker = Waker::new(registry, WAKER).map_err(NetFault::Poll)?;
+        let alarm = (delay_ns_max > 0).then(|| Alarm::new(registry, ALARM));
+        let alarm = alarm.transpose().map_err(NetFault::Poll)?;
         let open =
             |listener, tls, token| Entrance::new(listener, tls, registry, token).map_err(NetFault::Listen);
         let peer_entrance = open(config.listen_peers, peer_tls, PEERS)?;
@@ -147,6 +154,7 @@ impl Reactor {
             buffer: vec![0; READ_BYTES],
             is_cut_off: false,
             delay_ns_max,
+            alarm,
             rng,
             ledger: Ledger::default(),
             now: Time::ZERO,
@@ -162,6 +170,9 @@ impl Reactor {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), NetFault> {
         let mut timeout = if self.left_over() { Some(Duration::ZERO) } else { timeout };
         self.ledger.wakeups = self.ledger.wakeups.saturating_add(1);
+        if let (Some(alarm), Some(wait)) = (&self.alarm, timeout.filter(|wait| !wait.is_zero())) {
+            alarm.set(wait).map_err(NetFault::Poll)?;
+        }
         while let Err(error) = self.poll.poll(&mut self.events, timeout) {
             if error.kind() != ErrorKind::Interrupted {
                 return Err(NetFault::Poll(error));
@@ -171,7 +182,7 @@ impl Reactor {
         }
         for event in &self.events {
             match event.token() {
-                WAKER => {}
+                WAKER | ALARM => {}
                 PEERS => self.peer_entrance.wake(),
                 CLIENTS => self.client_entrance.iter_mut().for_each(|entrance| entrance.wake()),
                 token => {

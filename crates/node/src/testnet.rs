@@ -22,6 +22,7 @@ use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{BodyLimits, ClientAuth, Genesis, Height, Member, ReplicaId};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,6 +60,28 @@ impl Plan {
             || self.links == LinkMode::Plain
             || self.durability == Durability::None
     }
+}
+
+/// Checks that the nodes of a cluster with these settings would start, and writes nothing.
+///
+/// # Errors
+/// Fails with the field and the expected value.
+pub fn check(entry: &'static Entry, n: usize, settings: &Settings) -> Result<(), Failure> {
+    // The addresses differ from each other, and are never used.
+    let address = |port: usize| SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap_or(u16::MAX)));
+    let addresses = (1..=n.min(REPLICAS_MAX))
+        .map(|at| ReplicaAddresses { peers: address(at), clients: address(REPLICAS_MAX.saturating_add(at)) });
+    let plan = Plan {
+        service: Service::KV,
+        entry,
+        addresses: addresses.collect(),
+        client_auth: ClientAuth::Signature,
+        links: LinkMode::Tls,
+        durability: Durability::Fsync,
+        allow_stop: false,
+        settings: settings.clone(),
+    };
+    ClusterDraft::new(&plan, None).map(drop)
 }
 
 /// A new cluster.

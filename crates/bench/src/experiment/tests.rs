@@ -1,5 +1,6 @@
 use super::*;
 use crate::cell::{CellFault, DownCount, Rate};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const FILE: &str = r#"
@@ -56,6 +57,8 @@ fn short_form_and_command_line_replace_values() {
     );
     let changed = cells(Form::Short, &["protocol=artemis", "n=5,7"], &["study=one", "rate=50%"]).unwrap();
     assert_eq!(changed, ["artemis n=5 one,rate=50_ x1", "artemis n=7 one,rate=50_ x1"]);
+    let once = cells(Form::Full, &["repeats=1"], &["study=one", "batch=1", "rate=1000"]).unwrap();
+    assert_eq!(once, ["pbft n=4 one,batch=1,rate=1000 x1"]);
     let none = cells(Form::Full, &[], &["protocol=apollo"]).unwrap_err();
     assert!(none.contains("no cell has protocol=apollo") && none.contains("--list"), "{none}");
 }
@@ -117,6 +120,13 @@ fn files_of_the_repository_are_valid() {
         for form in [Form::Short, Form::Full] {
             let cells = experiment.clone().in_form(form, &[]).cells(&[]).unwrap();
             assert!(!cells.is_empty(), "{}", experiment.tag);
+            let mut checked = BTreeSet::new();
+            for cell in cells {
+                // The nodes of each cluster would start: its protocol has these limits and parameters.
+                if checked.insert((cell.n, cell.settings.protocol.clone(), cell.settings.set.clone())) {
+                    assert_eq!(cell.check(), Ok(()), "{}: {}", experiment.tag, cell.name());
+                }
+            }
         }
         count += 1;
     }

@@ -54,16 +54,6 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         None => Experiment::parse(CANONICAL).map_err(Failure::run)?,
     };
     let form = if args.short { Form::Short } else { Form::Full };
-    let cells = experiment.clone().in_form(form, &args.set).cells(&args.only).map_err(Failure::usage)?;
-    let runs: usize = cells.iter().map(|cell| usize::try_from(cell.repeats).unwrap_or(usize::MAX)).sum();
-    let estimate = runner::estimate(&cells);
-    if args.list {
-        cells.iter().try_for_each(|cell| out::line(cell.name()))?;
-    }
-    eprintln!("{} cells, {runs} runs, about {}", cells.len(), time_text(estimate));
-    if args.list {
-        return Ok(());
-    }
     let folder = args.out.clone().unwrap_or_else(|| runner::default_folder(&experiment.tag));
     let orders = Orders {
         experiment,
@@ -73,6 +63,16 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         out: folder.clone(),
         seed: args.seed,
     };
+    let cells = orders.cells().map_err(Failure::usage)?;
+    let runs: usize = cells.iter().map(|cell| usize::try_from(cell.repeats).unwrap_or(usize::MAX)).sum();
+    let estimate = runner::estimate(&cells);
+    if args.list {
+        cells.iter().try_for_each(|cell| out::line(cell.name()))?;
+    }
+    eprintln!("{} cells, {runs} runs, about {}", cells.len(), time_text(estimate));
+    if args.list {
+        return Ok(());
+    }
     let bar = Bar::new();
     let archive = runner::run(&orders, &mut |progress| bar.show(&progress)).map_err(failure)?;
     bar.0.finish_and_clear();
@@ -185,7 +185,10 @@ fn line_of(cell: &Cell, run: &CellRun) -> String {
                     };
                     format!("{name}: {goodput:.0}/s, p50 {:.2} ms, p99 {:.2} ms{mark}", p50 / 1e6, p99 / 1e6)
                 }
-                _ => format!("{name}: done"),
+                _ => match number("/tx_per_s") {
+                    Some(goodput) => format!("{name}: {goodput:.0}/s"),
+                    None => format!("{name}: done"),
+                },
             }
         }
     }

@@ -12,6 +12,7 @@
 )]
 
 mod backups;
+mod benches;
 mod client_words;
 mod cluster;
 mod common;
@@ -28,6 +29,7 @@ mod kill;
 mod leaders;
 mod lies;
 mod load_words;
+mod measuring;
 mod operators;
 mod orders;
 mod readiness;

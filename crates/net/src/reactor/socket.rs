@@ -158,8 +158,8 @@ pub(super) struct SocketTable {
     free: Vec<u32>,
 }
 
-/// The first token of a connection. Smaller tokens belong to the waker and the listeners.
-const FIRST_TOKEN: usize = 3;
+/// The first token of a connection. Smaller tokens belong to the waker, the listeners and the alarm.
+const FIRST_TOKEN: usize = 4;
 
 impl SocketTable {
     /// Returns the key that [`SocketTable::insert`] will give to the next connection.
