@@ -86,12 +86,12 @@ pub struct Figure {
     #[serde(default)]
     pub title: String,
     /// The axis of the experiment along x, for `lines` and `bars`: `n`, `batch` and so on. `offered` is the load that was
-    /// offered, in requests a second.
+    /// offered, in requests a second. For `bars` it may be `value`: the measured values themselves are the places, in one panel.
     #[serde(default)]
     pub x: String,
-    /// The measured values along y, one panel for each: see [`Measure`].
+    /// The measured values along y, one panel for each.
     #[serde(default)]
-    pub y: Vec<Measure>,
+    pub y: Vec<Quantity>,
     /// The axes whose values make a series each; empty: all axes with several values but `x`.
     #[serde(default)]
     pub series: Vec<String>,
@@ -120,6 +120,16 @@ pub enum FigureKind {
     Ledger,
     /// All measured values of all cells, as a table.
     Table,
+}
+
+/// A measured value for a figure.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Quantity {
+    /// A value that every load has.
+    Measure(Measure),
+    /// A number in the JSON object of a command, by its name.
+    Field(String),
 }
 
 /// A measured value of a cell.

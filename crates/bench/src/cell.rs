@@ -35,6 +35,12 @@ pub const LOAD_OPTIONS: [&str; 17] = [
 pub const CLUSTER_SETTINGS: [&str; 10] =
     ["protocol", "n", "batch", "durability", "client_auth", "link_auth", "link_delay", "fault", "pin", "set"];
 
+/// Whether a cluster or a load has a setting of this name.
+#[must_use]
+pub fn is_setting(name: &str) -> bool {
+    LOAD_OPTIONS.contains(&name) || CLUSTER_SETTINGS.contains(&name)
+}
+
 /// The load of a cell in requests in a second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Rate {
@@ -102,8 +108,7 @@ impl CellSettings {
     /// # Errors
     /// Fails with the name of an unknown or wrong setting.
     pub fn read(values: &Map<String, Value>) -> Result<Self, String> {
-        let known = |name: &str| LOAD_OPTIONS.contains(&name) || CLUSTER_SETTINGS.contains(&name);
-        if let Some(name) = values.keys().find(|name| !known(name)) {
+        if let Some(name) = values.keys().find(|name| !is_setting(name)) {
             let all = CLUSTER_SETTINGS.iter().chain(&LOAD_OPTIONS).copied().collect::<Vec<_>>().join(", ");
             return Err(format!("{name}: unknown; expected one of {all}"));
         }
@@ -225,8 +230,10 @@ pub struct Cell {
     pub study: String,
     /// The work.
     pub work: Work,
-    /// The words of a [`Work::Command`].
+    /// The words of a [`Work::Command`], with the values of this cell.
     pub command: Vec<String>,
+    /// Whether its result depends on its protocol, which must then be built.
+    pub needs_protocol: bool,
     /// Runs.
     pub repeats: u32,
     /// Saturating loads in a row that find its saturation.
@@ -244,14 +251,15 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Creates a cell of a study.
+    /// Creates a cell of a study. `words` are the values that its command names.
     ///
     /// # Errors
-    /// Fails when a fault needs more replicas.
+    /// Fails when a fault needs more replicas, or when the command names a setting without a value.
     pub fn new(
         study: &Study,
         mut axes: BTreeMap<String, Value>,
         settings: CellSettings,
+        words: &Map<String, Value>,
     ) -> Result<Self, String> {
         let entry = find(&settings.protocol);
         let n = settings.n.or(entry.map(|entry| entry.smallest(1))).unwrap_or(4);
@@ -262,10 +270,16 @@ impl Cell {
         if needs_fault && entry.is_some() && f == 0 {
             return Err(format!("{n} replicas of {} tolerate no fault: use a greater n", settings.protocol));
         }
+        let mut words = words.clone();
+        for (name, value) in [("protocol", &settings.protocol), ("n", &n.to_string())] {
+            words.insert(name.to_owned(), Value::String(value.clone()));
+        }
+        let command = study.command.iter().map(|word| filled(word, &words)).collect::<Result<_, _>>()?;
         Ok(Self {
             study: study.name.clone(),
             work: study.work,
-            command: study.command.clone(),
+            command,
+            needs_protocol: study.needs_protocol(),
             repeats: study.repeats.max(1),
             saturating_loads: study.saturating_loads.max(1),
             axes,
@@ -296,6 +310,12 @@ impl Cell {
         find(&self.settings.protocol)
     }
 
+    /// Whether the protocol of the cell is not built, and its result depends on it.
+    #[must_use]
+    pub fn lacks_protocol(&self) -> bool {
+        self.needs_protocol && self.entry().is_none()
+    }
+
     /// Returns the name, for people.
     #[must_use]
     pub fn name(&self) -> String {
@@ -323,5 +343,17 @@ impl Cell {
         let nodes = Duration::from_millis(120).saturating_mul(u32::try_from(self.n).unwrap_or(u32::MAX));
         let rest = Duration::from_secs(3).saturating_add(nodes);
         time("warmup", 3).saturating_add(time("seconds", 10)).saturating_add(rest)
+    }
+}
+
+/// Returns a word of a command with values in place of the names in braces.
+fn filled(word: &str, values: &Map<String, Value>) -> Result<String, String> {
+    let mut text = word.to_owned();
+    for (name, value) in values {
+        text = text.replace(&format!("{{{name}}}"), &axis_text(value));
+    }
+    match text.split_once('{') {
+        Some(_) => Err(format!("command: {word}: the cells have no setting of this name")),
+        None => Ok(text),
     }
 }

@@ -1,7 +1,7 @@
 //! Experiment files: studies, and the cells that their axes give.
 
-use crate::archive::{Figure, Published, StudyFacts};
-use crate::cell::{Cell, CellSettings};
+use crate::archive::{Figure, Published, Quantity, StudyFacts};
+use crate::cell::{Cell, CellSettings, is_setting};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -111,7 +111,8 @@ pub struct Study {
     /// The work of its cells.
     #[serde(default)]
     pub work: Work,
-    /// The words after `quorate` for [`Work::Command`]; `{protocol}` and `{n}` stand for the values of the cell.
+    /// The words after `quorate` for [`Work::Command`]. A name in braces, such as `{protocol}` or `{n}`, stands for the value
+    /// of that setting. A setting that no cell has otherwise may serve such a name.
     #[serde(default)]
     pub command: Vec<String>,
     /// Runs of each cell.
@@ -218,6 +219,7 @@ impl Experiment {
             if read.studies.iter().take(at).any(|other| other.name == study.name) {
                 return Err(format!("study {}: there are two of this name", study.name));
             }
+            study.check_figures()?;
         }
         Ok(read)
     }
@@ -251,8 +253,10 @@ impl Experiment {
         for study in &self.studies {
             let wrong = |why: String| ExperimentError::Study { study: study.name.clone(), why };
             for axes in study.combinations().map_err(wrong)? {
-                let settings = CellSettings::read(&study.values(&axes)).map_err(wrong)?;
-                all.push(Cell::new(study, axes, settings).map_err(wrong)?);
+                let mut values = study.values(&axes);
+                let words = study.take_words(&mut values);
+                let settings = CellSettings::read(&values).map_err(wrong)?;
+                all.push(Cell::new(study, axes, settings, &words).map_err(wrong)?);
                 if all.len() > CELLS_MAX {
                     return Err(wrong(format!("the experiment has more than {CELLS_MAX} cells")));
                 }
@@ -320,6 +324,41 @@ impl Study {
         };
         all.retain(|cell| !is_left_out(cell));
         Ok(all)
+    }
+
+    /// Only a command has values with names of its own.
+    fn check_figures(&self) -> Result<(), String> {
+        let fields = self.figures.iter().flat_map(|figure| &figure.y).find_map(|quantity| match quantity {
+            Quantity::Field(field) => Some(field),
+            Quantity::Measure(_) => None,
+        });
+        match fields {
+            Some(field) if self.work == Work::Load => Err(format!(
+                "study {}: y = {field}: expected goodput, latency-mean, latency-p50, latency-p99, cpu-per-request or memory",
+                self.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the values that the command names. Those that only a command knows leave `values`.
+    fn take_words(&self, values: &mut Map<String, Value>) -> Map<String, Value> {
+        if self.work != Work::Command {
+            return Map::new();
+        }
+        let named = |name: &str| self.command.iter().any(|word| word.contains(&format!("{{{name}}}")));
+        let words: Map<String, Value> = values
+            .iter()
+            .filter(|(name, _)| named(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        values.retain(|name, _| is_setting(name) || !words.contains_key(name));
+        words
+    }
+
+    /// Whether the result of a cell depends on its protocol.
+    pub(crate) fn needs_protocol(&self) -> bool {
+        self.work == Work::Load || self.command.iter().any(|word| word.contains("{protocol}"))
     }
 
     /// Returns the values of all settings of a cell.

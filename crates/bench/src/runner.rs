@@ -260,7 +260,7 @@ impl Bench<'_> {
         let mut log = String::new();
         let result = match (&cell.external, cell.work) {
             (Some(_), _) => self.external(cell),
-            (None, _) if cell.entry().is_none() => {
+            (None, _) if cell.lacks_protocol() => {
                 record.outcome = Outcome::NotBuilt(format!("protocol {}", cell.settings.protocol));
                 write_json(&folder.join("cell.json"), &record)?;
                 return Ok(record);
@@ -341,10 +341,7 @@ impl Bench<'_> {
 
     /// Runs a command of this program that prints one JSON object.
     fn command(&self, cell: &Cell) -> Result<RunResult, RunError> {
-        let fill = |word: &String| {
-            word.replace("{protocol}", &cell.settings.protocol).replace("{n}", &cell.n.to_string())
-        };
-        let text = finished(Command::new(&self.exe).args(cell.command.iter().map(fill)))?;
+        let text = finished(Command::new(&self.exe).args(&cell.command))?;
         json_line(&text)
     }
 

@@ -1,7 +1,9 @@
 //! The program `quorate`.
 
 use clap::{Parser, Subcommand};
-use quorate_lab::commands::{bench, demo, exam, judge, lie, load, machine, report, sim, torture, twins};
+use quorate_lab::commands::{
+    bench, demo, exam, judge, lie, load, machine, relay, report, sim, torture, twins,
+};
 use quorate_node::alloc::Counting;
 use quorate_node::commands::kv;
 use quorate_node::exit;
@@ -38,6 +40,8 @@ enum Command {
     Judge(judge::Args),
     /// Measure the speed of this machine
     Machine(machine::Args),
+    /// Measure the network: a leader broadcasts to processes on loopback, and waits for all answers
+    Relay(relay::RelayArgs),
     /// Run a protocol in the simulator under random faults that a seed decides
     Sim(sim::Args),
     /// Examine a protocol: all scenarios, several sizes, many seeds; long exams can be resumed
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Judge(args) => judge::run(&args),
         Command::Machine(args) => machine::run(&args),
+        Command::Relay(args) => relay::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Exam(args) => exam::run(&args),
         Command::Twins(args) => twins::run(&args),

@@ -36,10 +36,15 @@ pub struct Counting;
 
 fn count_one() {
     // A thread that ends has no counter any more.
-    let _ = COUNT.try_with(|count| count.set(count.get().wrapping_add(1)));
+    let _ = COUNT.try_with(|count| {
+        count.set(count.get().wrapping_add(1));
+        #[cfg(feature = "profile")]
+        crate::profile::note(count.get());
+    });
 }
 
-// SAFETY: every call is forwarded unchanged to the system's allocator; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator. Counting allocates nothing, and a profiler's
+// own allocations come back here without being noted.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_one();

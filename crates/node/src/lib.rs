@@ -7,8 +7,8 @@
 //! * [`commands`]: one module for each command, with its arguments and a `run`; [`program`] lists them.
 //! * [`runtime`]: a replica on this machine, with one thread, one loop and one place to sleep. `serve` opens it.
 //! * [`testnet`] makes clusters, [`layout`] names their files, [`processes`] runs their nodes.
-//! * Shared parts: [`config`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`], [`step_times`],
-//!   [`sync_times`].
+//! * Shared parts: [`config`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`], [`profile`],
+//!   [`step_times`], [`sync_times`].
 //!
 //! Deliberately not here:
 //!
@@ -30,6 +30,7 @@ mod metered;
 pub mod out;
 pub mod ports;
 pub mod processes;
+pub mod profile;
 pub mod program;
 pub mod runtime;
 mod saved_state;

@@ -304,13 +304,18 @@ impl Processes {
 
     /// Requests all nodes to stop, and kills those that run after some seconds.
     pub fn stop_all(&mut self) {
+        self.stop_all_within(STOP_PATIENCE);
+    }
+
+    /// Requests all nodes to stop, and kills those that run after `patience`.
+    pub fn stop_all_within(&mut self, patience: Duration) {
         for node in &self.nodes {
             if let Some(pid) = node.child.as_ref().and_then(pid_of) {
                 // A child that has ended needs no signal.
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
-        let deadline = Instant::now().checked_add(STOP_PATIENCE);
+        let deadline = Instant::now().checked_add(patience);
         while self.running() > 0 && self.next_event(deadline).is_some() {}
         self.kill_all();
     }

@@ -103,6 +103,7 @@ fn mistakes_are_refused_with_advice() {
         ("n = 4", "n = 1000000", "n: expected 1 to"),
         ("repeats = 3", "repeat = 3", "unknown field"),
         ("{ delta_ms = 50 }", "5", "expected a table"),
+        ("repeats = 3", "figures = [{ kind = \"lines\", y = [\"goodpt\"] }]", "y = goodpt: expected goodput"),
     ] {
         let why = wrong(from, to);
         assert!(why.contains(expected), "{to}: {why}");
@@ -130,4 +131,27 @@ fn files_of_the_repository_are_valid() {
         count += 1;
     }
     assert!(count >= 8, "{count} files");
+}
+
+/// A command names settings of its cells, also such as no load has. Without `{protocol}` the protocol is a label.
+#[test]
+fn command_has_the_values_of_its_cell() {
+    let text = |command: &str| {
+        format!(
+            "tag = \"t\"\ntitle = \"t\"\n[[study]]\nname = \"s\"\ntitle = \"s\"\nwork = \"command\"\ncommand = {command}\n\
+             cells = {{ protocol = \"relay\", n = [5, 20], link_auth = [\"tls\", \"plain\"], rounds = 100 }}"
+        )
+    };
+    let read = |command: &str| Experiment::parse(&text(command)).unwrap().cells(&[]);
+    let cells = read(r#"["relay", "--n={n}", "{link_auth}", "{rounds}"]"#).unwrap();
+    let words: Vec<String> = cells.iter().map(|cell| cell.command.join(" ")).collect();
+    let expected =
+        ["relay --n=5 tls 100", "relay --n=20 tls 100", "relay --n=5 plain 100", "relay --n=20 plain 100"];
+    assert_eq!(words, expected);
+    assert!(cells.iter().all(|cell| !cell.lacks_protocol()));
+    assert!(read(r#"["sim", "{protocol}", "{rounds}"]"#).unwrap().iter().all(Cell::lacks_protocol));
+    let missing = read(r#"["relay", "{rounds}", "{seed}"]"#).unwrap_err().to_string();
+    assert!(missing.contains("{seed}: the cells have no setting of this name"), "{missing}");
+    let unused = read(r#"["relay", "{n}"]"#).unwrap_err().to_string();
+    assert!(unused.contains("rounds: unknown"), "{unused}");
 }

@@ -2,7 +2,9 @@
 
 use super::numbers::exact;
 use super::reading::Reading;
-use crate::archive::{Archive, CellRun, Injected, Manifest, Measure, Outcome, axis_text, cell_name};
+use crate::archive::{
+    Archive, CellRun, Injected, Manifest, Measure, Outcome, Quantity, axis_text, cell_name,
+};
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,6 +189,16 @@ impl Cell {
             _ => None,
         };
         own.or_else(|| self.axes.get(name).cloned())
+    }
+
+    /// Returns the values of a quantity over the runs; `None` where no run has recorded it.
+    pub(super) fn spread_of(&self, quantity: &Quantity) -> Option<Spread> {
+        match quantity {
+            Quantity::Measure(measure) => self.spread(*measure),
+            Quantity::Field(name) => {
+                Spread::of(self.readings.iter().filter_map(|reading| reading.others.get(name).copied()))
+            }
+        }
     }
 
     /// Returns the values of a measure over the runs; `None` where no run has recorded it.

@@ -2,7 +2,7 @@
 
 use super::histogram::Histogram;
 use super::numbers::{float, sound};
-use crate::archive::{CellRun, Measure, axis_text};
+use crate::archive::{CellRun, Measure, Quantity, axis_text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,6 +71,36 @@ pub(super) fn name(measure: Measure) -> &'static str {
         Measure::CpuPerRequest => "CPU of all replicas (µs/request)",
         Measure::Memory => "memory of a replica (MB)",
         Measure::LeaderCheckShare => "signature checks in the leader's CPU time (%)",
+    }
+}
+
+/// Units at the end of a field's name, and their text.
+const UNITS: [(&str, &str); 8] = [
+    ("_gb_per_s", "GB/s"),
+    ("_per_s", "1/s"),
+    ("_ns", "ns"),
+    ("_us", "µs"),
+    ("_ms", "ms"),
+    ("_s", "s"),
+    ("_mb", "MB"),
+    ("_bytes", "bytes"),
+];
+
+/// Returns the name and the unit of a field for people: `round` and `µs` for `round_us`. The unit may be empty.
+pub(super) fn name_and_unit(field: &str) -> (String, &'static str) {
+    let found = UNITS.iter().find_map(|(end, unit)| Some((field.strip_suffix(end)?, *unit)));
+    let (name, unit) = found.unwrap_or((field, ""));
+    (name.replace('_', " "), unit)
+}
+
+/// Returns the name of a quantity with its unit.
+pub(super) fn name_of(quantity: &Quantity) -> String {
+    match quantity {
+        Quantity::Measure(measure) => name(*measure).to_owned(),
+        Quantity::Field(field) => match name_and_unit(field) {
+            (name, "") => name,
+            (name, unit) => format!("{name} ({unit})"),
+        },
     }
 }
 

@@ -5,12 +5,12 @@
 
 use comfy_table::{ContentArrangement, Table};
 use quorate_client::keys;
-use quorate_crypto::{Batch, Scheme, SigningKey, VerifyKey, curve_backend};
+use quorate_crypto::{Batch, CommitteeKeys, Scheme, SigningKey, VerifyKey, curve_backend};
 use quorate_node::exit::Failure;
 use quorate_node::out;
 use quorate_node::sync_times;
 use quorate_types::digest::Context;
-use quorate_types::{Digest, Ledger, Signature};
+use quorate_types::{ClusterId, Committee, Digest, Epoch, Ledger, Member, ProtocolId, ReplicaId, Signature};
 use serde::Serialize;
 use sha2::Digest as _;
 use std::hint::black_box;
@@ -58,6 +58,10 @@ pub struct Yardstick {
     pub ed25519_sign_us: f64,
     /// Check of one signature alone, in microseconds.
     pub ed25519_check_us: f64,
+    /// Check of 4 signatures of a committee's members on one message at once, as in a certificate, in microseconds.
+    pub ed25519_check_4_us: f64,
+    /// The same for 8 signatures.
+    pub ed25519_check_8_us: f64,
     /// Check of one signature in a batch of 64 with 64 keys, in microseconds.
     pub ed25519_batch64_us: f64,
     /// The curve arithmetic in use.
@@ -123,6 +127,8 @@ pub fn measure(dir: &Path) -> Result<Yardstick, Failure> {
         blake3_100kb_us: micros(blake3),
         ed25519_sign_us: micros(signatures.sign()),
         ed25519_check_us: micros(signatures.check()),
+        ed25519_check_4_us: micros(signatures.check_certificate(4)?),
+        ed25519_check_8_us: micros(signatures.check_certificate(8)?),
         ed25519_batch64_us: micros(signatures.check_batch()),
         ed25519_path: curve_backend(),
         sync_512b_p50_ms: micros(sync_p50) / 1e3,
@@ -144,6 +150,8 @@ impl Yardstick {
         row("BLAKE3 of 100 kB", format!("{:.1} us", self.blake3_100kb_us));
         row("Ed25519: sign", format!("{:.1} us", self.ed25519_sign_us));
         row("Ed25519: check alone", format!("{:.1} us ({})", self.ed25519_check_us, self.ed25519_path));
+        let certificates = format!("{:.1} and {:.1} us", self.ed25519_check_4_us, self.ed25519_check_8_us);
+        row("Ed25519: check 4 and 8 at once, of a certificate", certificates);
         row("Ed25519: check in a batch of 64", format!("{:.1} us each", self.ed25519_batch64_us));
         let sync = format!("p50 {:.3} ms, p99 {:.3} ms", self.sync_512b_p50_ms, self.sync_512b_p99_ms);
         row("512-byte write with sync", sync);
@@ -206,6 +214,25 @@ impl Signatures {
     fn check(&self) -> Duration {
         let mut pairs = self.keys.iter().zip(&self.signatures).cycle();
         repeat(16, || pairs.next().map(|(key, signature)| key.verify(MESSAGE, signature)))
+    }
+
+    /// Measures the check of a certificate with so many signers, who are the whole committee.
+    fn check_certificate(&self, signers: usize) -> Result<Duration, Failure> {
+        let members = self.signers.iter().take(signers).map(SigningKey::public);
+        let committee = Committee {
+            cluster: ClusterId::ZERO,
+            protocol: ProtocolId::new("yardstick"),
+            epoch: Epoch(0),
+            f: 0,
+            members: members.map(|key| Member { sign: key, link: key }).collect(),
+        };
+        let keys = CommitteeKeys::new(Scheme::Ed25519, &committee).map_err(Failure::run)?;
+        let claims: Vec<(ReplicaId, &Signature)> =
+            (0..).map(ReplicaId).zip(&self.signatures).take(signers).collect();
+        let mut ledger = Ledger::default();
+        Ok(repeat(8, || {
+            keys.check(claims.iter().map(|(by, signature)| (*by, MESSAGE, *signature)), &mut ledger)
+        }))
     }
 
     fn check_batch(&self) -> Duration {

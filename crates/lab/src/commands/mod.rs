@@ -11,6 +11,7 @@ mod load_bar;
 pub mod machine;
 mod names;
 mod own_cluster;
+pub mod relay;
 pub mod report;
 mod run_folder;
 mod seeds;

@@ -143,8 +143,11 @@ fn experiment_gives_an_archive_and_a_report_and_resumes() {
     fs::remove_dir_all(bench.path("elsewhere/moved/report")).unwrap();
     assert_eq!(bench.run(&["report", "elsewhere/moved"]).code, Some(0));
     assert!(report == files(&bench.path("elsewhere/moved/report")), "other bytes");
+    resumes(&bench, &expected);
+}
 
-    // The same command runs what has no result, and nothing else.
+/// Checks that the same command runs what has no result, and nothing else.
+fn resumes(bench: &Bench, expected: &BTreeMap<&str, usize>) {
     let moved = bench.records("elsewhere/moved");
     let gone =
         moved.iter().find(|(_, record)| record["axes"]["rate"] == 40 && record["load"]["sent"].is_u64());
@@ -153,7 +156,7 @@ fn experiment_gives_an_archive_and_a_report_and_resumes() {
     let ran = bench.bench("elsewhere/moved", &[]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let resumed = bench.records("elsewhere/moved");
-    assert_eq!(outcomes(&resumed), expected);
+    assert_eq!(&outcomes(&resumed), expected);
     for (at, record) in &resumed {
         let is_new = at == path || record["study"] == "wrong";
         assert_eq!(record == &moved[at], !is_new, "{}", at.display());

@@ -33,6 +33,7 @@ mod measuring;
 mod operators;
 mod orders;
 mod readiness;
+mod relay;
 mod sim;
 mod step_times;
 mod support;

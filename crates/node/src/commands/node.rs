@@ -1,8 +1,9 @@
 //! `quorate node`: one replica.
 
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, choice};
 use crate::disguise::MakeDisguise;
 use crate::exit::Failure;
+use crate::profile::{self, Profile, Profiler};
 use crate::serve::{PreparedNode, serve_on_its_disk};
 use crate::service::Service;
 use crate::signals::StopRequest;
@@ -10,7 +11,7 @@ use quorate_app::{APPLICATION_PANIC, panic_text};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::io::{IsTerminal, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The node to run.
 #[derive(Debug, clap::Args)]
@@ -25,6 +26,9 @@ pub struct Args {
     /// folder must be empty
     #[arg(long)]
     rejoin: bool,
+    /// Write a profile to `profile.folded` beside the configuration at the end: "cpu" time or "alloc" for allocations
+    #[arg(long, hide = !profile::IS_AVAILABLE, value_name = "KIND", value_parser = choice(Profile::NAMES.to_vec()))]
+    profile: Option<Profile>,
     /// End together with this process
     #[arg(long, hide = true, value_name = "PID")]
     parent: Option<i32>,
@@ -56,13 +60,22 @@ fn run_node(args: &Args, service: Service, disguise: Option<MakeDisguise<'_>>) -
         return Err(error.into());
     }
     start_log(config.log);
+    let profiler = args.profile.map(Profiler::start).transpose()?;
     // A node that opens has sent nothing yet, so a signal ends it at once.
     let stop =
         StopRequest::watch().map_err(|error| Failure::run(format!("cannot watch signals: {error}")))?;
     let node = PreparedNode::open(config, service, (args.parent.is_some(), args.rejoin))?;
     // The panic ends the replica with all its state: no half of a change remains in use.
     let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node, &stop, disguise)));
-    ended.unwrap_or_else(|panic| Err(panicked(panic_text(&*panic))))
+    ended.unwrap_or_else(|panic| Err(panicked(panic_text(&*panic))))?;
+    profiler.map_or(Ok(()), |profiler| write_profile(profiler, &args.config))
+}
+
+/// Writes a profile beside the configuration of its node.
+fn write_profile(profiler: Profiler, config: &Path) -> Result<(), Failure> {
+    let path = config.with_file_name(profile::FILE);
+    let text = profiler.finish()?;
+    std::fs::write(&path, text).map_err(|error| Failure::run(format!("{}: {error}", path.display())))
 }
 
 /// Returns the failure of a node that has panicked. The panic has written its place in the code to the lines before.

@@ -3,10 +3,10 @@
 use super::super::cells::{Cell, Spread, axes, axis_number, axis_title, is_same};
 use super::super::chart::{Axis, Chart, Entry, Fill, Layer, Look, Panel, Stroke, Symbol, Width};
 use super::super::numbers::float_of;
-use super::super::reading::name;
+use super::super::reading::{name_and_unit, name_of};
 use super::series::{Series, legend, series};
 use super::{LOW, TALL, remark};
-use crate::archive::{Figure, Measure, axis_text};
+use crate::archive::{Figure, Measure, Quantity, axis_text};
 use serde_json::Value;
 
 /// The share of a bar's place that a group of bars fills.
@@ -20,6 +20,8 @@ enum Numbers {
     /// At equal distances, as names.
     AsNames,
 }
+/// The axis along x whose places are the measured values themselves.
+const VALUE: &str = "value";
 
 /// The axis along x, with a place for each value.
 struct Places {
@@ -47,7 +49,7 @@ pub(super) fn lines(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
     for measure in measures(figure) {
         let (mut layers, mut values) = (Vec::new(), Vec::new());
         for series in &all {
-            let points = points(series, &x, &places, measure);
+            let points = points(series, &x, &places, &measure);
             values.extend(points.iter().flat_map(|(_, spread, _)| [spread.min, spread.max]));
             let medians: Vec<(f64, f64)> =
                 points.iter().map(|(at, spread, _)| (*at, spread.median)).collect();
@@ -59,11 +61,11 @@ pub(super) fn lines(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
                 fill: *fill,
             }));
         }
-        let y = Axis::measured(name(measure), &values);
+        let y = Axis::measured(&name_of(&measure), &values);
         add_panel(
             &mut chart,
             cells,
-            measure,
+            &measure,
             Panel { title: String::new(), x: places.axis.clone(), y, layers, height: TALL },
         );
     }
@@ -74,6 +76,9 @@ pub(super) fn lines(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
 
 /// Returns measured values as bars.
 pub(super) fn bars(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
+    if figure.x == VALUE {
+        return bars_of_values(figure, cells, width);
+    }
     let x = axis_of(figure, cells);
     let all = series(figure, cells, &x);
     let Some(places) = places(cells, &x, Numbers::AsNames, width.room()) else {
@@ -85,7 +90,7 @@ pub(super) fn bars(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
         let (mut layers, mut values, mut markers) = (Vec::new(), Vec::new(), Vec::new());
         for (i, series) in all.iter().enumerate() {
             let offset = (float_of(i) + 0.5) * thickness - GROUP / 2.0;
-            let points = points(series, &x, &places, measure);
+            let points = points(series, &x, &places, &measure);
             values.extend(points.iter().map(|(_, spread, _)| spread.max));
             for (at, spread, fill) in &points {
                 let middle = at + offset;
@@ -98,11 +103,11 @@ pub(super) fn bars(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
             markers.extend(whiskers(&points, offset));
         }
         layers.append(&mut markers);
-        let y = Axis::with_room(name(measure), &values);
+        let y = Axis::with_room(&name_of(&measure), &values);
         add_panel(
             &mut chart,
             cells,
-            measure,
+            &measure,
             Panel { title: String::new(), x: places.axis.clone(), y, layers, height: TALL },
         );
     }
@@ -110,6 +115,60 @@ pub(super) fn bars(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
     finish(&mut chart, if all.len() > 1 { legend(&all, symbol) } else { Vec::new() }, cells);
     chart.remarks.extend(all.iter().filter_map(|series| shared_places(series, &x, &places)));
     chart
+}
+
+/// Returns the bars of several values in one panel: a place for each value, and a bar in it for each series.
+fn bars_of_values(figure: &Figure, cells: &[&Cell], width: Width) -> Chart {
+    let all = series(figure, cells, VALUE);
+    let quantities = measures(figure);
+    let parts: Vec<(String, &str)> = quantities.iter().map(parts_of).collect();
+    let unit = parts.first().map_or("", |(_, unit)| *unit);
+    let is_common = parts.iter().all(|(_, other)| *other == unit);
+    let names: Vec<String> = quantities
+        .iter()
+        .zip(&parts)
+        .map(|(quantity, (name, _))| if is_common { name.clone() } else { name_of(quantity) })
+        .collect();
+    let (x, explained) = Axis::names("", &names, width.room());
+    let legend_of_places = explained.iter().map(|text| Entry::new(Symbol::Text, text.clone())).collect();
+    let mut chart = Chart { legend: legend_of_places, ..Chart::default() };
+    let thickness = GROUP / float_of(all.len().max(1));
+    let (mut layers, mut markers, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, series) in all.iter().enumerate() {
+        for (place, quantity) in quantities.iter().enumerate() {
+            // Cells of a series that no axis tells apart are runs of the same.
+            let Some(spread) = series.cells.iter().find_map(|cell| cell.spread_of(quantity)) else {
+                continue;
+            };
+            let middle = float_of(place) + (float_of(i) + 0.5) * thickness - GROUP / 2.0;
+            values.push(spread.max);
+            let x = (middle - thickness * 0.46, middle + thickness * 0.46);
+            layers.push(Layer::Bar { x, top: spread.median, look: series.look });
+            if all.len() > 1 {
+                markers.push(Layer::Above { at: (middle, spread.max), look: series.look, fill: Fill::Full });
+            }
+            markers.push(Layer::Whisker { x: middle, y: (spread.min, spread.max) });
+        }
+    }
+    layers.append(&mut markers);
+    for quantity in &quantities {
+        let without: Vec<&Cell> =
+            cells.iter().filter(|cell| cell.spread_of(quantity).is_none()).copied().collect();
+        chart.remarks.extend(remark(&format!("Not recorded: {}", name_of(quantity)), &without));
+    }
+    if !layers.is_empty() {
+        let y = Axis::with_room(if is_common { unit } else { "" }, &values);
+        chart.panels.push(Panel { title: String::new(), x, y, layers, height: TALL });
+    }
+    finish(&mut chart, if all.len() > 1 { legend(&all, Symbol::Bar) } else { Vec::new() }, cells);
+    chart
+}
+
+fn parts_of(quantity: &Quantity) -> (String, &'static str) {
+    match quantity {
+        Quantity::Measure(_) => (name_of(quantity), ""),
+        Quantity::Field(field) => name_and_unit(field),
+    }
 }
 
 /// Returns the axis along x: the named one, or else the first axis with several values.
@@ -126,8 +185,8 @@ fn axis_of(figure: &Figure, cells: &[&Cell]) -> String {
     names.into_iter().find(is_several).unwrap_or_else(|| "protocol".to_owned())
 }
 
-fn measures(figure: &Figure) -> Vec<Measure> {
-    if figure.y.is_empty() { vec![Measure::Goodput] } else { figure.y.clone() }
+fn measures(figure: &Figure) -> Vec<Quantity> {
+    if figure.y.is_empty() { vec![Quantity::Measure(Measure::Goodput)] } else { figure.y.clone() }
 }
 
 /// Returns the places of all values of an axis. Lines put numbers at their value; bars have equal distances.
@@ -155,10 +214,10 @@ fn places(cells: &[&Cell], x: &str, numbers_are: Numbers, length: f64) -> Option
 }
 
 /// Returns the points of a series in ascending order: place, value, and whether the cell was saturated.
-fn points(series: &Series<'_>, x: &str, places: &Places, measure: Measure) -> Vec<(f64, Spread, Fill)> {
+fn points(series: &Series<'_>, x: &str, places: &Places, measure: &Quantity) -> Vec<(f64, Spread, Fill)> {
     let of = |cell: &&Cell| {
         let fill = if cell.is_saturated() { Fill::Hollow } else { Fill::Full };
-        Some((places.of(cell, x)?, cell.spread(measure)?, fill))
+        Some((places.of(cell, x)?, cell.spread_of(measure)?, fill))
     };
     let mut points: Vec<(f64, Spread, Fill)> = series.cells.iter().filter_map(of).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -194,9 +253,10 @@ fn without_axis(cells: &[&Cell], x: &str) -> Chart {
     Chart { remarks, ..Chart::default() }
 }
 
-fn add_panel(chart: &mut Chart, cells: &[&Cell], measure: Measure, mut panel: Panel) {
-    let without: Vec<&Cell> = cells.iter().filter(|cell| cell.spread(measure).is_none()).copied().collect();
-    chart.remarks.extend(remark(&format!("Not recorded: {}", name(measure)), &without));
+fn add_panel(chart: &mut Chart, cells: &[&Cell], measure: &Quantity, mut panel: Panel) {
+    let without: Vec<&Cell> =
+        cells.iter().filter(|cell| cell.spread_of(measure).is_none()).copied().collect();
+    chart.remarks.extend(remark(&format!("Not recorded: {}", name_of(measure)), &without));
     let is_drawn = |layer: &Layer| matches!(layer, Layer::Point { .. } | Layer::Bar { .. });
     if !panel.layers.iter().any(is_drawn) {
         panel.layers = vec![Layer::Empty("not recorded".to_owned())];

@@ -227,7 +227,9 @@ fn offered_load_is_an_axis_of_numbers() {
 #[test]
 fn share_of_signature_checks_is_per_cent_and_may_be_absent() {
     let mut with = run("pbft", 500, 1, 500.0, 2.0);
-    with.load["leader_check_share"] = 0.4.into();
+    let used = |id: u16, percent: f64| json!({ "id": id, "cpu_ms": 400, "signature_check_percent": percent });
+    with.load["replicas"] = json!([used(0, 40.0), used(1, 80.0)]);
+    with.load["leader"] = 0.into();
     let archive = Archive { runs: vec![with, run("hotstuff", 500, 1, 500.0, 2.0)], ..archive() };
     let chart = shown(&archive, json!({ "kind": "bars", "x": "protocol", "y": ["leader-check-share"] }));
     let tops: Vec<f64> = chart.panels[0]
@@ -237,4 +239,37 @@ fn share_of_signature_checks_is_per_cent_and_may_be_absent() {
         .collect();
     assert_eq!(tops, [40.0]);
     assert!(chart.remarks.join("\n").contains("Not recorded: signature checks"), "{:?}", chart.remarks);
+}
+
+/// Figures of a command show numbers of its JSON object by their names.
+#[test]
+fn figures_show_fields_of_a_command() {
+    let mut runs = Vec::new();
+    for (n, round_us) in [(5, 90.5), (20, 400.0)] {
+        let mut run = run("relay", 1, 1, 1.0, 1.0);
+        run.n = n;
+        run.axes = [("n".to_owned(), json!(n))].into();
+        run.load = json!({ "n": n, "round_us": round_us, "reads_per_round": 6.5 });
+        runs.push(run);
+    }
+    let archive = Archive { manifest: archive().manifest, runs };
+    let lines = shown(&archive, json!({ "kind": "lines", "x": "n", "y": ["round_us"] }));
+    assert_eq!(points(&lines), [((5.0, 90.5), Fill::Full), ((20.0, 400.0), Fill::Full)]);
+    assert_eq!(lines.panels[0].y, Axis::measured("round (µs)", &[90.5, 400.0]));
+    let fields = json!({ "kind": "bars", "x": "value", "y": ["round_us", "reads_per_round", "gone"], "only": { "n": 5 } });
+    let bars = shown(&archive, fields);
+    let tops: Vec<f64> = bars.panels[0]
+        .layers
+        .iter()
+        .filter_map(|layer| match layer {
+            Layer::Bar { top, .. } => Some(*top),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tops, [90.5, 6.5]);
+    assert_eq!(bars.panels.len(), 1);
+    let remarks = bars.remarks.join("\n");
+    assert!(remarks.contains("Not recorded: gone: relay n=5."), "{remarks}");
+    let single = json!({ "kind": "bars", "x": "value", "y": ["round_us"], "only": { "n": 5 } });
+    assert_eq!(shown(&archive, single).panels[0].y, Axis::with_room("µs", &[90.5]));
 }
