@@ -33,6 +33,7 @@ mod measuring;
 mod operators;
 mod orders;
 mod readiness;
+mod reports;
 mod sim;
 mod support;
 mod synchronous;
