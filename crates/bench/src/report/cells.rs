@@ -260,7 +260,7 @@ pub(super) fn axis_title(axis: &str, values: &[Value]) -> String {
         "n" => "replicas",
         "f" => "faulty replicas tolerated",
         "offered" | "rate" => "requests/s",
-        "batch" => "greatest block, requests",
+        "batch" => "requests in a block",
         "bundle" => "requests in a bundle",
         "in_flight" => "requests",
         "request_bytes" | "reply_bytes" => "bytes",

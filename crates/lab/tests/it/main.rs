@@ -34,6 +34,7 @@ mod operators;
 mod orders;
 mod readiness;
 mod relay;
+mod reports;
 mod sim;
 mod step_times;
 mod support;

@@ -174,7 +174,7 @@ fn draw_names(panel: &Panel, width: Width, area: &Area<'_>) -> Result<(), Failur
     let centre = left.saturating_add(i32::try_from(width.plot() / 2).unwrap_or(0));
     write(
         area,
-        &shortened(panel.x.name(), room),
+        &shortened(panel.x.name(), room + f64::from(RIGHT) * 2.0),
         (centre, plot_end.saturating_add(X_NAME)),
         TEXT,
         HPos::Center,
