@@ -1,12 +1,14 @@
 //! The run of an experiment: its cells in random order, with an archive that grows, so that an interrupted run resumes.
 
 use crate::archive::{
-    Archive, ArchiveError, CellRun, FORMAT, Manifest, Outcome, read_json, run_folder, write_json,
+    Archive, ArchiveError, CellRun, FORMAT, Manifest, Outcome, PROFILE, PROFILE_PICTURE, read_json,
+    run_folder, write_json,
 };
 use crate::cell::{Cell, Rate};
-use crate::cluster_run::{ClusterRun, PaceOf, RunError, RunResult, finished, finished_in};
+use crate::cluster_run::{ClusterRun, PaceOf, Remains, RunError, RunResult, finished, finished_in};
 use crate::experiment::{AxisValues, Experiment, ExperimentError, Form, Study, Work};
-use crate::machine;
+use crate::{flame, machine};
+use quorate_node::profile::Profile;
 use quorate_types::rng::Rng;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +35,8 @@ pub struct Orders {
     pub out: PathBuf,
     /// The seed.
     pub seed: u64,
+    /// The profile to take of one replica in each run of a cluster.
+    pub profile: Option<Profile>,
 }
 
 impl Orders {
@@ -70,7 +74,7 @@ pub enum BenchError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// The folder has the archive of another experiment.
-    #[error("{0} has the archive of another experiment, form or seed; choose another --out")]
+    #[error("{0} has the archive of another experiment, form, seed or profile; choose another --out")]
     Other(PathBuf),
     /// This process was asked to stop.
     #[error("stopped; the same command with --out {0} goes on")]
@@ -176,10 +180,13 @@ fn with_external(experiment: &Experiment, mut cells: Vec<Cell>) -> Vec<Cell> {
 fn begin(orders: &Orders, experiment: &Experiment, exe: &Path) -> Result<(), BenchError> {
     let path = orders.out.join("manifest.json");
     let studies = experiment.facts();
+    let profile = orders.profile.map(|profile| profile.name().to_owned());
     if path.is_file() {
         let before: Manifest = read_json(&path)?;
-        let is_same =
-            before.studies == studies && before.form == orders.form.name() && before.seed == orders.seed;
+        let is_same = before.studies == studies
+            && before.form == orders.form.name()
+            && before.seed == orders.seed
+            && before.profile == profile;
         return if is_same { Ok(()) } else { Err(BenchError::Other(orders.out.clone())) };
     }
     fs::create_dir_all(&orders.out).map_err(|error| ArchiveError::file(&orders.out, error))?;
@@ -195,6 +202,7 @@ fn begin(orders: &Orders, experiment: &Experiment, exe: &Path) -> Result<(), Ben
         seed: orders.seed,
         form: orders.form.name().to_owned(),
         yardstick: yardstick.unwrap_or(Value::Null),
+        profile,
         studies,
     };
     write_json(&path, &manifest)?;
@@ -244,7 +252,7 @@ impl Bench<'_> {
         let mut record = blank(cell, run);
         let folder = self.orders.out.join(run_folder(&record));
         fs::create_dir_all(&folder).map_err(|error| ArchiveError::file(&folder, error))?;
-        let mut log = String::new();
+        let mut remains = Remains::default();
         let result = match (&cell.external, cell.work) {
             (Some(_), _) => self.external(cell),
             (None, _) if cell.lacks_protocol() => {
@@ -253,7 +261,7 @@ impl Bench<'_> {
                 return Ok(record);
             }
             (None, Work::Command) => self.command(cell),
-            (None, Work::Load) => self.cluster(cell, run, &mut log),
+            (None, Work::Load) => self.cluster(cell, run, &mut remains),
         };
         record.wall_seconds = begun.elapsed().as_secs_f64();
         record.outcome = match result {
@@ -265,19 +273,25 @@ impl Bench<'_> {
             Err(RunError::Archive(error)) => return Err(error.into()),
             Err(RunError::Failed(why)) => Outcome::Failed(why),
         };
-        fs::write(folder.join("log.txt"), log).map_err(|error| ArchiveError::file(&folder, error))?;
+        self.keep(&folder, &cell.name(), &remains).map_err(|error| ArchiveError::file(&folder, error))?;
         write_json(&folder.join("cell.json"), &record)?;
         Ok(record)
     }
 
     /// Runs a cluster under load in a temporary folder.
-    fn cluster(&mut self, cell: &Cell, run: u32, log: &mut String) -> Result<RunResult, RunError> {
+    fn cluster(&mut self, cell: &Cell, run: u32, remains: &mut Remains) -> Result<RunResult, RunError> {
         let pace = match cell.settings.rate {
             None => PaceOf::Closed,
             Some(Rate::Fixed(rate)) => PaceOf::Rate(rate),
             Some(Rate::OfSaturation(percent)) => PaceOf::Rate(self.saturation(cell)? * percent / 100.0),
         };
-        self.cluster_at(cell, pace, self.orders.seed.wrapping_add(u64::from(run)), log)
+        self.cluster_at(
+            cell,
+            pace,
+            self.orders.seed.wrapping_add(u64::from(run)),
+            remains,
+            self.orders.profile,
+        )
     }
 
     fn cluster_at(
@@ -285,13 +299,26 @@ impl Bench<'_> {
         cell: &Cell,
         pace: PaceOf,
         seed: u64,
-        log: &mut String,
+        remains: &mut Remains,
+        profile: Option<Profile>,
     ) -> Result<RunResult, RunError> {
         let temporary = Temporary::new()?;
         let mut cluster = ClusterRun::create(&self.exe, &temporary.0.join("cluster"), cell)?;
+        if let Some(profile) = profile {
+            cluster.take_profile(profile)?;
+        }
         let result = cluster.start().and_then(|()| cluster.load(pace, seed));
-        *log = cluster.end();
+        *remains = cluster.end();
         result
+    }
+
+    /// Writes what a cluster has left into the folder of its run.
+    fn keep(&self, folder: &Path, name: &str, remains: &Remains) -> std::io::Result<()> {
+        fs::write(folder.join("log.txt"), &remains.log)?;
+        let (Some(folded), Some(profile)) = (&remains.profile, self.orders.profile) else { return Ok(()) };
+        let picture = flame::graph(folded, &format!("replica 0 of {name}"), profile.unit());
+        fs::write(folder.join(PROFILE), folded)?;
+        fs::write(folder.join(PROFILE_PICTURE), picture)
     }
 
     /// Returns the goodput at saturation of a cell without its fault, measured once.
@@ -302,7 +329,8 @@ impl Bench<'_> {
         }
         let mut well = cell.clone();
         well.settings.fault = crate::cell::CellFault::None;
-        let result = self.cluster_at(&well, PaceOf::Saturating, self.orders.seed, &mut String::new())?;
+        let result =
+            self.cluster_at(&well, PaceOf::Saturating, self.orders.seed, &mut Remains::default(), None)?;
         let goodput = result.load.get("goodput").and_then(Value::as_f64).filter(|goodput| *goodput > 0.0);
         let goodput =
             goodput.ok_or_else(|| RunError::Failed("the saturating load had no answer".to_owned()))?;

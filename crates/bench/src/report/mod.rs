@@ -14,7 +14,7 @@ mod page;
 mod png;
 mod reading;
 
-use crate::archive::{Archive, ArchiveError};
+use crate::archive::{Archive, ArchiveError, Outcome, PROFILE_PICTURE, cell_name, run_folder};
 pub use compare::{Changed, Comparison, Regression, compare, compared};
 pub use csv::summary_csv;
 use std::fmt;
@@ -79,7 +79,9 @@ pub fn default_folder(folder: &Path) -> PathBuf {
 /// # Errors
 /// Fails when the archive cannot be read, or the report cannot be drawn or written.
 pub fn write(folder: &Path, out: &Path) -> Result<Written, ReportError> {
-    let page = page::page(&Archive::read(folder)?)?;
+    let archive = Archive::read(folder)?;
+    let profiles = profiles(folder, &archive);
+    let page = page::page(&archive, &profiles)?;
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| ReportError::Write { path, source }
@@ -92,9 +94,44 @@ pub fn write(folder: &Path, out: &Path) -> Result<Written, ReportError> {
         std::fs::write(&path, bytes).map_err(failed(&path))?;
         pictures.push(path);
     }
+    for profile in &profiles {
+        let path = out.join(&profile.file);
+        std::fs::copy(&profile.source, &path).map_err(failed(&path))?;
+    }
     let path = out.join("index.html");
     std::fs::write(&path, page.html).map_err(failed(&path))?;
     Ok(Written { page: path, pictures })
+}
+
+/// A flame graph of a run.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+struct Profiled {
+    /// The run, for people.
+    name: String,
+    /// The name of the file beside the page.
+    file: String,
+    /// The file in the archive.
+    #[serde(skip)]
+    source: PathBuf,
+}
+
+/// Returns the flame graphs of an archive, in the order of its runs.
+fn profiles(folder: &Path, archive: &Archive) -> Vec<Profiled> {
+    let runs = archive.runs.iter();
+    let with = runs.filter(|run| run.outcome == Outcome::Done).filter_map(|run| {
+        let source = folder.join(run_folder(run)).join(PROFILE_PICTURE);
+        let cell = cell_name(&run.study, &run.axes);
+        let name = format!("{} n={} {cell}, run {}", run.protocol, run.n, run.run);
+        source.is_file().then_some((name, source))
+    });
+    let numbered = with.zip(1..);
+    numbered
+        .map(|((name, source), number): (_, u32)| Profiled {
+            name,
+            file: format!("profile-{number}.svg"),
+            source,
+        })
+        .collect()
 }
 
 #[cfg(test)]

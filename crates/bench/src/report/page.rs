@@ -5,7 +5,7 @@ use super::chart::{for_page, for_picture, render};
 use super::figures::{NOT_RECORDED, Shown, Table, build, everything, kind_name};
 use super::numbers::{exact, float, float_of};
 use super::reading::SETTINGS;
-use super::{ReportError, png};
+use super::{Profiled, ReportError, png};
 use crate::archive::{Archive, Manifest, Published, StudyFacts};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -38,6 +38,7 @@ struct Context<'a> {
     facts: Vec<(String, String)>,
     yardstick: Vec<(String, String)>,
     without_result: Vec<Missing>,
+    profiles: &'a [Profiled],
     studies: Vec<Study>,
     png_note: &'static str,
 }
@@ -78,7 +79,7 @@ struct Shape {
 ///
 /// # Errors
 /// Fails when a chart cannot be drawn, or when the template is wrong.
-pub(super) fn page(archive: &Archive) -> Result<Page, ReportError> {
+pub(super) fn page(archive: &Archive, profiles: &[Profiled]) -> Result<Page, ReportError> {
     let all = cells(archive);
     let manifest = &archive.manifest;
     let mut pictures = Vec::new();
@@ -92,6 +93,7 @@ pub(super) fn page(archive: &Archive) -> Result<Page, ReportError> {
         facts: facts(manifest, &all),
         yardstick: yardstick(&manifest.yardstick),
         without_result: without_result(&all),
+        profiles,
         studies: shown,
         png_note: if png::IS_AVAILABLE { "" } else { png::WITHOUT },
     };
@@ -149,6 +151,12 @@ fn facts(manifest: &Manifest, cells: &[Cell]) -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into_iter()
+    .chain(
+        manifest
+            .profile
+            .iter()
+            .map(|kind| ("profile".to_owned(), format!("{kind}, of one replica, which was slower for it"))),
+    )
     .chain(settings(cells))
     .collect()
 }
