@@ -6,12 +6,18 @@
 //!     summary.csv                                    min, median and max of each cell
 //!     <protocol>-n<n>-f<f>/run-<r>/<cell>/cell.json  one run of one cell, with the load's whole result
 //!                                         log.txt    the end of each process's log
+//!                                         profile.folded, profile.svg    the profile of one replica, with `--profile`
 //! ```
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// The profile of one replica in the folder of a run: a line for each stack, with its weight.
+pub const PROFILE: &str = "profile.folded";
+/// The same as a flame graph.
+pub const PROFILE_PICTURE: &str = "profile.svg";
 
 /// The version of the archive's format.
 pub const FORMAT: u32 = 1;
@@ -52,6 +58,9 @@ pub struct Manifest {
     pub form: String,
     /// The result of `quorate machine --json` before the first cell.
     pub yardstick: Value,
+    /// The kind of the profiles that were taken meanwhile: the figures are those of a slower replica. `None` without profiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     /// The studies as they were run, overrides included.
     pub studies: Vec<StudyFacts>,
 }

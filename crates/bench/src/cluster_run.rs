@@ -7,6 +7,7 @@ use quorate_node::exit::Failure;
 use quorate_node::layout::{LOG_FILE, node_folder};
 use quorate_node::ports::free;
 use quorate_node::processes::Processes;
+use quorate_node::profile::{self, Profile};
 use quorate_types::ReplicaId;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -20,6 +21,10 @@ use std::time::{Duration, Instant};
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// The time that a load may take beyond its planned time.
 const LOAD_PATIENCE: Duration = Duration::from_secs(120);
+/// The time for nodes to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// The same where one of them looks up the names of functions for its profile.
+const PROFILE_PATIENCE: Duration = Duration::from_secs(120);
 /// Lines of each log that the archive keeps.
 const LOG_LINES: usize = 60;
 /// Free ports beyond those that are needed, so that some are in a row.
@@ -93,6 +98,19 @@ pub struct ClusterRun<'a> {
     dir: PathBuf,
     cell: &'a Cell,
     nodes: Processes,
+    profile: Option<Profile>,
+}
+
+/// The replica that is profiled: the first leader, where the protocol has one.
+const PROFILED: ReplicaId = ReplicaId(0);
+
+/// The files that a cluster leaves.
+#[derive(Debug, Default)]
+pub struct Remains {
+    /// The last lines of all logs.
+    pub log: String,
+    /// The profile of one replica, in the folded form; `None` without a profiler.
+    pub profile: Option<String>,
 }
 
 impl<'a> ClusterRun<'a> {
@@ -129,7 +147,24 @@ impl<'a> ClusterRun<'a> {
         let ids: Vec<ReplicaId> =
             (0..cell.n).filter_map(|id| u16::try_from(id).ok()).map(ReplicaId).collect();
         let nodes = Processes::new(exe.to_owned(), dir, ids, insecure);
-        Ok(Self { exe, dir: dir.to_owned(), cell, nodes })
+        Ok(Self { exe, dir: dir.to_owned(), cell, nodes, profile: None })
+    }
+
+    /// Takes a profile of the first leader, which must not have started. A leader that lies or is killed leaves none.
+    ///
+    /// # Errors
+    /// Fails when there is no such replica.
+    pub fn take_profile(&mut self, profile: Profile) -> Result<(), RunError> {
+        if matches!(
+            self.cell.settings.fault,
+            CellFault::LyingLeader(_) | CellFault::Kill { leader: true, .. }
+        ) {
+            return Ok(());
+        }
+        let words = ["node", "--profile", profile.name()].map(str::to_owned).to_vec();
+        self.nodes.start_with(PROFILED, words)?;
+        self.profile = Some(profile);
+        Ok(())
     }
 
     /// Starts the replicas that run, and waits until they serve.
@@ -250,9 +285,9 @@ impl<'a> ClusterRun<'a> {
         }
     }
 
-    /// Stops the cluster, and returns the last lines of all logs.
-    pub fn end(mut self) -> String {
-        self.nodes.stop_all();
+    /// Stops the cluster, and returns the last lines of all logs and the profile.
+    pub fn end(mut self) -> Remains {
+        self.nodes.stop_all_within(if self.profile.is_some() { PROFILE_PATIENCE } else { STOP_PATIENCE });
         let mut all = String::new();
         for id in self.nodes.ids() {
             let log = fs::read_to_string(node_folder(&self.dir, id).join(LOG_FILE)).unwrap_or_default();
@@ -260,7 +295,9 @@ impl<'a> ClusterRun<'a> {
         }
         let load = fs::read_to_string(self.dir.join("load.err")).unwrap_or_default();
         let _ = writeln!(all, "== load\n{}", last_lines(&load));
-        all
+        let folded = node_folder(&self.dir, PROFILED).join(profile::FILE);
+        let profile = self.profile.and_then(|_| fs::read_to_string(folded).ok());
+        Remains { log: all, profile }
     }
 }
 

@@ -4,6 +4,7 @@ pub mod archive;
 pub mod cell;
 pub mod cluster_run;
 pub mod experiment;
+pub mod flame;
 pub mod machine;
 mod pinning;
 pub mod report;

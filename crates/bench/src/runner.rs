@@ -1,12 +1,14 @@
 //! The run of an experiment: its cells in random order, with an archive that grows, so that an interrupted run resumes.
 
 use crate::archive::{
-    Archive, ArchiveError, CellRun, FORMAT, Manifest, Outcome, read_json, run_folder, write_json,
+    Archive, ArchiveError, CellRun, FORMAT, Manifest, Outcome, PROFILE, PROFILE_PICTURE, read_json,
+    run_folder, write_json,
 };
 use crate::cell::{Cell, Rate};
-use crate::cluster_run::{ClusterRun, PaceOf, RunError, RunResult, finished, finished_in};
+use crate::cluster_run::{ClusterRun, PaceOf, Remains, RunError, RunResult, finished, finished_in};
 use crate::experiment::{AxisValues, Experiment, ExperimentError, Form, Study, Work};
-use crate::machine;
+use crate::{flame, machine};
+use quorate_node::profile::Profile;
 use quorate_types::rng::Rng;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +35,8 @@ pub struct Orders {
     pub out: PathBuf,
     /// The seed.
     pub seed: u64,
+    /// The profile to take of one replica in each run of a cluster.
+    pub profile: Option<Profile>,
 }
 
 impl Orders {
@@ -70,7 +74,7 @@ pub enum BenchError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// The folder has the archive of another experiment.
-    #[error("{0} has the archive of another experiment, form or seed; choose another --out")]
+    #[error("{0} has the archive of another experiment, form, seed or profile; choose another --out")]
     Other(PathBuf),
     /// This process was asked to stop.
     #[error("stopped; the same command with --out {0} goes on")]
@@ -189,10 +193,13 @@ fn with_external(experiment: &Experiment, mut cells: Vec<Cell>) -> Vec<Cell> {
 fn begin(orders: &Orders, experiment: &Experiment, exe: &Path) -> Result<(), BenchError> {
     let path = orders.out.join("manifest.json");
     let studies = experiment.facts();
+    let profile = orders.profile.map(|profile| profile.name().to_owned());
     if path.is_file() {
         let before: Manifest = read_json(&path)?;
-        let is_same =
-            before.studies == studies && before.form == orders.form.name() && before.seed == orders.seed;
+        let is_same = before.studies == studies
+            && before.form == orders.form.name()
+            && before.seed == orders.seed
+            && before.profile == profile;
         return if is_same { Ok(()) } else { Err(BenchError::Other(orders.out.clone())) };
     }
     fs::create_dir_all(&orders.out).map_err(|error| ArchiveError::file(&orders.out, error))?;
@@ -208,6 +215,7 @@ fn begin(orders: &Orders, experiment: &Experiment, exe: &Path) -> Result<(), Ben
         seed: orders.seed,
         form: orders.form.name().to_owned(),
         yardstick: yardstick.unwrap_or(Value::Null),
+        profile,
         studies,
     };
     write_json(&path, &manifest)?;
@@ -257,7 +265,7 @@ impl Bench<'_> {
         let mut record = blank(cell, run);
         let folder = self.orders.out.join(run_folder(&record));
         fs::create_dir_all(&folder).map_err(|error| ArchiveError::file(&folder, error))?;
-        let mut log = String::new();
+        let mut remains = Remains::default();
         let result = match (&cell.external, cell.work) {
             (Some(_), _) => self.external(cell),
             (None, _) if cell.lacks_protocol() => {
@@ -266,7 +274,7 @@ impl Bench<'_> {
                 return Ok(record);
             }
             (None, Work::Command) => self.command(cell),
-            (None, Work::Load) => self.cluster(cell, run, &mut log),
+            (None, Work::Load) => self.cluster(cell, run, &mut remains),
         };
         record.wall_seconds = begun.elapsed().as_secs_f64();
         record.outcome = match result {
@@ -278,13 +286,13 @@ impl Bench<'_> {
             Err(RunError::Archive(error)) => return Err(error.into()),
             Err(RunError::Failed(why)) => Outcome::Failed(why),
         };
-        fs::write(folder.join("log.txt"), log).map_err(|error| ArchiveError::file(&folder, error))?;
+        self.keep(&folder, &cell.name(), &remains).map_err(|error| ArchiveError::file(&folder, error))?;
         write_json(&folder.join("cell.json"), &record)?;
         Ok(record)
     }
 
     /// Runs a cluster under load in a temporary folder. The result names the saturations that a share refers to.
-    fn cluster(&mut self, cell: &Cell, run: u32, log: &mut String) -> Result<RunResult, RunError> {
+    fn cluster(&mut self, cell: &Cell, run: u32, remains: &mut Remains) -> Result<RunResult, RunError> {
         let mut saturations = Vec::new();
         let pace = match cell.settings.rate {
             None => PaceOf::Closed,
@@ -295,7 +303,7 @@ impl Bench<'_> {
             }
         };
         let seed = self.orders.seed.wrapping_add(u64::from(run));
-        let mut results = self.loads(cell, pace, seed, 1, log)?;
+        let mut results = self.loads(cell, pace, (seed, 1), remains, self.orders.profile)?;
         let mut result = results.pop().ok_or_else(|| RunError::Failed("no load was run".to_owned()))?;
         if let Some(load) = result.load.as_object_mut().filter(|_| !saturations.is_empty()) {
             load.insert("saturations".to_owned(), saturations.into());
@@ -303,20 +311,32 @@ impl Bench<'_> {
         Ok(result)
     }
 
-    /// Runs a cluster under so many loads in a row.
+    /// Runs a cluster under some loads with the same seed in a row.
     fn loads(
         &self,
         cell: &Cell,
         pace: PaceOf,
-        seed: u64,
-        count: u32,
-        log: &mut String,
+        (seed, count): (u64, u32),
+        remains: &mut Remains,
+        profile: Option<Profile>,
     ) -> Result<Vec<RunResult>, RunError> {
         let temporary = Temporary::new()?;
         let mut cluster = ClusterRun::create(&self.exe, &temporary.0.join("cluster"), cell)?;
+        if let Some(profile) = profile {
+            cluster.take_profile(profile)?;
+        }
         let results = cluster.start().and_then(|()| (0..count).map(|_| cluster.load(pace, seed)).collect());
-        *log = cluster.end();
+        *remains = cluster.end();
         results
+    }
+
+    /// Writes what a cluster has left into the folder of its run.
+    fn keep(&self, folder: &Path, name: &str, remains: &Remains) -> std::io::Result<()> {
+        fs::write(folder.join("log.txt"), &remains.log)?;
+        let (Some(folded), Some(profile)) = (&remains.profile, self.orders.profile) else { return Ok(()) };
+        let picture = flame::graph(folded, &format!("replica 0 of {name}"), profile.unit());
+        fs::write(folder.join(PROFILE), folded)?;
+        fs::write(folder.join(PROFILE_PICTURE), picture)
     }
 
     /// Returns the goodputs at saturation of a cell without its fault, measured once.
@@ -327,8 +347,8 @@ impl Bench<'_> {
         }
         let mut well = cell.clone();
         well.settings.fault = crate::cell::CellFault::None;
-        let count = cell.saturating_loads;
-        let results = self.loads(&well, PaceOf::Saturating, self.orders.seed, count, &mut String::new())?;
+        let orders = (self.orders.seed, cell.saturating_loads);
+        let results = self.loads(&well, PaceOf::Saturating, orders, &mut Remains::default(), None)?;
         let goodput = |result: &RunResult| {
             let goodput = result.load.get("goodput").and_then(Value::as_f64).filter(|goodput| *goodput > 0.0);
             goodput.ok_or_else(|| RunError::Failed("the saturating load had no answer".to_owned()))

@@ -18,7 +18,7 @@ mod png;
 mod reading;
 mod summary;
 
-use crate::archive::{Archive, ArchiveError};
+use crate::archive::{Archive, ArchiveError, Outcome, PROFILE_PICTURE, cell_name, run_folder};
 pub use compare::{Changed, Comparison, Regression, compare, compared};
 pub use counted::{CountedCell, CountedChange, CountedComparison, Tolerances, compare_counted};
 use coverage::Coverage;
@@ -108,7 +108,8 @@ pub fn write(folder: &Path, out: &Path) -> Result<Written, ReportError> {
             "no runs. A report needs the file cell.json of each run; a summary suffices for --compare alone";
         return Err(ReportError::Missing { folder: folder.to_owned(), what: what.to_owned() });
     }
-    let page = page::page(&archive, Coverage::read(folder)?.as_ref())?;
+    let profiles = profiles(folder, &archive);
+    let page = page::page(&archive, Coverage::read(folder)?.as_ref(), &profiles)?;
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| ReportError::Write { path, source }
@@ -121,9 +122,44 @@ pub fn write(folder: &Path, out: &Path) -> Result<Written, ReportError> {
         std::fs::write(&path, bytes).map_err(failed(&path))?;
         pictures.push(path);
     }
+    for profile in &profiles {
+        let path = out.join(&profile.file);
+        std::fs::copy(&profile.source, &path).map_err(failed(&path))?;
+    }
     let path = out.join("index.html");
     std::fs::write(&path, page.html).map_err(failed(&path))?;
     Ok(Written { page: path, pictures })
+}
+
+/// A flame graph of a run.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+struct Profiled {
+    /// The run, for people.
+    name: String,
+    /// The name of the file beside the page.
+    file: String,
+    /// The file in the archive.
+    #[serde(skip)]
+    source: PathBuf,
+}
+
+/// Returns the flame graphs of an archive, in the order of its runs.
+fn profiles(folder: &Path, archive: &Archive) -> Vec<Profiled> {
+    let runs = archive.runs.iter();
+    let with = runs.filter(|run| run.outcome == Outcome::Done).filter_map(|run| {
+        let source = folder.join(run_folder(run)).join(PROFILE_PICTURE);
+        let cell = cell_name(&run.study, &run.axes);
+        let name = format!("{} n={} {cell}, run {}", run.protocol, run.n, run.run);
+        source.is_file().then_some((name, source))
+    });
+    let numbered = with.zip(1..);
+    numbered
+        .map(|((name, source), number): (_, u32)| Profiled {
+            name,
+            file: format!("profile-{number}.svg"),
+            source,
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::figures::{NOT_RECORDED, Shown, Table, build, everything, kind_name};
 use super::noise;
 use super::numbers::{exact, float, float_of, without_zeros};
 use super::reading::SETTINGS;
-use super::{ReportError, png};
+use super::{Profiled, ReportError, png};
 use crate::archive::{Archive, Manifest, Published, StudyFacts};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -42,6 +42,7 @@ struct Context<'a> {
     noise: Vec<String>,
     coverage: Option<Table>,
     without_result: Vec<Missing>,
+    profiles: &'a [Profiled],
     studies: Vec<Study>,
     png_note: &'static str,
 }
@@ -84,7 +85,11 @@ struct Shape {
 ///
 /// # Errors
 /// Fails when a chart cannot be drawn, or when the template is wrong.
-pub(super) fn page(archive: &Archive, coverage: Option<&Coverage>) -> Result<Page, ReportError> {
+pub(super) fn page(
+    archive: &Archive,
+    coverage: Option<&Coverage>,
+    profiles: &[Profiled],
+) -> Result<Page, ReportError> {
     let all = cells(archive);
     let manifest = &archive.manifest;
     let mut pictures = Vec::new();
@@ -100,6 +105,7 @@ pub(super) fn page(archive: &Archive, coverage: Option<&Coverage>) -> Result<Pag
         noise: noise::remarks(&all),
         coverage: coverage.map(Coverage::table),
         without_result: without_result(&all),
+        profiles,
         studies: shown,
         png_note: if png::IS_AVAILABLE { "" } else { png::WITHOUT },
     };
@@ -160,6 +166,12 @@ fn facts(manifest: &Manifest, cells: &[Cell]) -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into_iter()
+    .chain(
+        manifest
+            .profile
+            .iter()
+            .map(|kind| ("profile".to_owned(), format!("{kind}, of one replica, which was slower for it"))),
+    )
     .chain(settings(cells))
     .collect()
 }

@@ -123,8 +123,25 @@ fn save(archive: &Archive, folder: &Path) {
     }
 }
 
+/// The report has its own copies of flame graphs, so that it can be moved without its archive.
+#[test]
+fn report_links_the_profiles_of_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = archive();
+    all.manifest.profile = Some("cpu".to_owned());
+    save(&all, folder.path());
+    let profiled = all.runs.iter().find(|run| run.outcome == Outcome::Done).unwrap();
+    std::fs::write(folder.path().join(run_folder(profiled)).join(PROFILE_PICTURE), "<svg/>").unwrap();
+    let written = write(folder.path(), &folder.path().join("elsewhere")).unwrap();
+    let page = std::fs::read_to_string(&written.page).unwrap();
+    assert!(page.contains(r#"<a href="profile-1.svg">"#) && !page.contains("profile-2.svg"), "{page}");
+    assert!(page.contains("cpu, of one replica"), "the header warns of slower figures");
+    assert_eq!(std::fs::read_to_string(written.page.with_file_name("profile-1.svg")).unwrap(), "<svg/>");
+    assert!(!html(&archive()).contains("Profiles"));
+}
+
 pub(super) fn html(archive: &Archive) -> String {
-    page::page(archive, None).unwrap().html
+    page::page(archive, None, &[]).unwrap().html
 }
 
 #[test]

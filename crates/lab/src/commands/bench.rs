@@ -7,8 +7,10 @@ use quorate_bench::cell::Cell;
 use quorate_bench::experiment::{AxisValues, Experiment, Form};
 use quorate_bench::report;
 use quorate_bench::runner::{self, BenchError, Orders, Progress};
+use quorate_node::config::choice;
 use quorate_node::exit::Failure;
 use quorate_node::out;
+use quorate_node::profile::{self, Profile};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +38,9 @@ pub struct BenchArgs {
     /// Seed of the order of cells, of keys and of operations
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Write a profile of one replica of each cluster to the archive as a flame graph: of its CPU time, or of its allocations
+    #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "cpu", value_parser = choice(Profile::NAMES.to_vec()))]
+    profile: Option<Profile>,
     /// List the cells and the time that they take, and run nothing
     #[arg(long)]
     list: bool,
@@ -49,6 +54,9 @@ pub struct BenchArgs {
 /// # Errors
 /// Fails when the experiment is wrong, the archive cannot be used, no run has a result, or this process is asked to stop.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    if args.profile.is_some() && !profile::IS_AVAILABLE {
+        return Err(Failure::usage(profile::WITHOUT));
+    }
     let experiment = match &args.file {
         Some(file) => Experiment::read(file).map_err(Failure::usage)?,
         None => Experiment::parse(CANONICAL).map_err(Failure::run)?,
@@ -62,6 +70,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         changes: args.set.clone(),
         out: folder.clone(),
         seed: args.seed,
+        profile: args.profile,
     };
     let cells = orders.cells().map_err(Failure::usage)?;
     let runs: usize = cells.iter().map(|cell| usize::try_from(cell.repeats).unwrap_or(usize::MAX)).sum();

@@ -32,6 +32,7 @@ mod load_words;
 mod measuring;
 mod operators;
 mod orders;
+mod profiles;
 mod readiness;
 mod relay;
 mod reports;
