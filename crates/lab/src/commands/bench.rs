@@ -228,7 +228,7 @@ mod tests {
     fn archive(saturations: &[f64]) -> Archive {
         let manifest = json!({
             "format": 1, "tag": "canonical", "title": "", "stamp": "", "commit": "abc", "seed": 1, "form": "full",
-            "machine": { "processor": "a processor", "cores": 2, "memory_bytes": 8 << 30, "kernel": "Linux 6",
+            "machine": { "processor": "a processor", "cores": 2, "memory_bytes": 8_u64 << 30, "kernel": "Linux 6",
                          "file_system": "ext4" },
             "yardstick": null, "studies": [],
         });
