@@ -27,7 +27,7 @@ const FILLS: [&str; 6] = ["#f6c26b", "#f2a27c", "#9cc9e8", "#a8d5a2", "#d3b8e0",
 #[derive(Default)]
 struct Node<'a> {
     weight: u64,
-    calls: BTreeMap<&'a str, Node<'a>>,
+    calls: BTreeMap<&'a str, Self>,
 }
 
 impl<'a> Node<'a> {
