@@ -297,7 +297,7 @@ impl Archive {
 #[must_use]
 pub fn run_folder(run: &CellRun) -> PathBuf {
     let system = if run.system == "quorate" { run.protocol.clone() } else { run.system.clone() };
-    let group = format!("{system}-n{}-f{}", run.n, run.f);
+    let group = file_name(&format!("{system}-n{}-f{}", run.n, run.f));
     Path::new(&group).join(format!("run-{}", run.run)).join(cell_name(&run.study, &run.axes))
 }
 
@@ -311,6 +311,11 @@ pub fn cell_name(study: &str, axes: &BTreeMap<String, Value>) -> String {
         name.push('=');
         name.push_str(&axis_text(value));
     }
+    file_name(&name)
+}
+
+/// Returns a name that is one file's on each system.
+fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || ",=-.".contains(c) { c } else { '_' }).collect()
 }
 

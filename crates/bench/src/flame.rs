@@ -27,7 +27,7 @@ const FILLS: [&str; 6] = ["#f6c26b", "#f2a27c", "#9cc9e8", "#a8d5a2", "#d3b8e0",
 #[derive(Default)]
 struct Node<'a> {
     weight: u64,
-    calls: BTreeMap<&'a str, Node<'a>>,
+    calls: BTreeMap<&'a str, Self>,
 }
 
 impl<'a> Node<'a> {
@@ -106,9 +106,12 @@ impl Picture<'_> {
     }
 }
 
-/// Returns the text of a box, as much of it as fits.
+/// Returns the text of a box, as much of it as fits. A name that does not fit goes without its path.
 fn label(name: &str, left: f64, top: f64, width: f64) -> String {
     let mut room = width - 6.0;
+    let last = name.rsplit_once("::").map_or(name, |(_, last)| last);
+    let fits_whole = u32::try_from(name.len()).is_ok_and(|letters| f64::from(letters) * LETTER <= room);
+    let name = if fits_whole || last.contains('>') { name } else { last };
     let fits = |_: &char| {
         room -= LETTER;
         room >= 0.0
@@ -154,6 +157,8 @@ mod tests {
             assert!(line.contains(&format!("width=\"{:.2}\"", share * width)), "{line}");
         }
         assert_eq!(svg.matches("<rect").count(), 5);
+        assert!(label("a::long::path::turn", 0.0, 0.0, 40.0).contains(">turn<"));
+        assert!(label("a::b<c::d>", 0.0, 0.0, 40.0).contains(">a::b&lt;<"));
     }
 
     #[test]

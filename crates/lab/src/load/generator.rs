@@ -17,6 +17,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
+/// Clients without room that a step asks in a row, at most: each costs an encoded request.
+const FULL_MAX: usize = 256;
+
 /// A bundle that waits for its answer.
 #[derive(Default)]
 pub(super) struct Flight {
@@ -181,15 +184,21 @@ impl Generator {
     /// Submits all bundles that are due.
     fn offer(&mut self, now: Time, arrivals: &mut Arrivals) -> Result<(), LoadError> {
         let bundle = self.options.bundle.unwrap_or(1).max(1);
+        let mut full_in_a_row = 0usize;
         while let Some(due) = arrivals.next(now, bundle, self.in_flight) {
             match self.submit(now, &due)? {
                 Sent::Yes(requests) => {
+                    full_in_a_row = 0;
                     self.in_flight = self.in_flight.saturating_add(requests);
                     self.meter.sent(&due);
                 }
                 Sent::Full => {
                     arrivals.put_back(due);
-                    break;
+                    full_in_a_row = full_in_a_row.saturating_add(1);
+                    // Another client may have room. A prepared bundle belongs to its client.
+                    if self.options.presign > 0 || full_in_a_row >= self.cores.len().min(FULL_MAX) {
+                        break;
+                    }
                 }
                 Sent::Never => {
                     self.meter.sent(&due);

@@ -20,7 +20,7 @@ not_built = ["a switch of tomorrow"]
 figures = [{ kind = "latency-throughput" }, { kind = "heat-map" }, { kind = "timeline" }, { kind = "cumulative" }, { kind = "ledger" }, { kind = "table" }]
 
 [[study.external]]
-system = "other"
+system = "other, 0/0"
 command = ["./other.sh", "{n}"]
 authentication = "none"
 durability = "none"

@@ -11,6 +11,9 @@ pub(super) struct Stack {
     pub(super) weight: u64,
 }
 
+/// The name of a function without a symbol.
+const UNKNOWN: &str = "unknown";
+
 /// Returns stacks with the names of their functions, sorted. Equal stacks are added up. A stack ends before the outermost
 /// function whose name begins with one of `own`.
 pub(super) fn folded(stacks: &[Stack], own: &[&str]) -> String {
@@ -21,6 +24,10 @@ pub(super) fn folded(stacks: &[Stack], own: &[&str]) -> String {
         for (depth, place) in stack.places.iter().enumerate() {
             // A return address may already belong to the next function.
             functions.extend_from_slice(names.of(place.saturating_sub(usize::from(depth > 0))));
+        }
+        // The end of the stack is no function.
+        while functions.last().is_some_and(|name| name == UNKNOWN) {
+            functions.pop();
         }
         let is_own = |name: &String| own.iter().any(|own| name.starts_with(own));
         let first = functions.iter().rposition(is_own).map_or(0, |last| last.saturating_add(1));
@@ -48,7 +55,7 @@ impl Names {
                 names.extend(symbol.name().map(|name| format!("{name:#}").replace([';', '\n'], ",")));
             });
             if names.is_empty() {
-                names.push("unknown".to_owned());
+                names.push(UNKNOWN.to_owned());
             }
             names
         })
