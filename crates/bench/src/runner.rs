@@ -280,6 +280,9 @@ impl Bench<'_> {
         record.outcome = match result {
             Ok(result) => {
                 (record.load, record.faults) = (result.load, result.faults);
+                let own =
+                    record.load.get("protocol").and_then(Value::as_str).filter(|_| cell.external.is_some());
+                record.protocol = own.map_or(record.protocol, str::to_owned);
                 Outcome::Done
             }
             Err(RunError::Stopped) => return Err(BenchError::Stopped(self.orders.out.clone())),

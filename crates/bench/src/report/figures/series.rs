@@ -3,7 +3,7 @@
 use super::super::cells::{Cell, axes, is_in_head, is_same};
 use super::super::chart::{Entry, Look, Symbol};
 use super::remark;
-use crate::archive::{Figure, axis_text};
+use crate::archive::{Figure, FigureKind, axis_text};
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -20,10 +20,13 @@ pub(super) struct Series<'a> {
 
 /// Returns the cells that a figure shows, and remarks about cells of the study that no figure can show.
 pub(super) fn selected<'a>(figure: &Figure, cells: &'a [Cell]) -> (Vec<&'a Cell>, Vec<String>) {
+    // A system of others has none of the axes of the study, and stands beside all of its cells.
+    let shows_others =
+        matches!(figure.kind, FigureKind::LatencyThroughput | FigureKind::Lines | FigureKind::Bars);
     let is_wanted = |cell: &&Cell| {
-        figure.only.iter().all(|(axis, wanted)| {
-            let value = cell.axis(axis);
-            value.is_some() && is_same(value.as_ref(), Some(wanted))
+        figure.only.iter().all(|(axis, wanted)| match cell.axis(axis) {
+            None => shows_others && cell.system != "quorate",
+            value => is_same(value.as_ref(), Some(wanted)),
         })
     };
     let wanted: Vec<&Cell> = cells.iter().filter(is_wanted).collect();

@@ -273,3 +273,21 @@ fn figures_show_fields_of_a_command() {
     let single = json!({ "kind": "bars", "x": "value", "y": ["round_us"], "only": { "n": 5 } });
     assert_eq!(shown(&archive, single).panels[0].y, Axis::with_room("µs", &[90.5]));
 }
+
+#[test]
+fn system_of_others_stands_beside_a_selection_of_cells() {
+    let mut other = run("pbft", 1, 1, 1.0, 1.0);
+    other.system = "other".to_owned();
+    other.axes = [("n".to_owned(), json!(4))].into();
+    other.load = json!({ "tx_per_s": 700, "latency_ms": 5.5 });
+    let runs = vec![run("pbft", 500, 1, 500.0, 2.0), run("pbft", 900, 1, 900.0, 2.0), other];
+    let archive = Archive { runs, ..archive() };
+    let figure = |kind: &str| json!({ "kind": kind, "x": "n", "y": ["goodput"], "only": { "rate": 500 } });
+    let tops = |chart: &Chart| -> Vec<f64> {
+        let layers = chart.panels[0].layers.iter();
+        layers
+            .filter_map(|layer| if let Layer::Bar { top, .. } = layer { Some(*top) } else { None })
+            .collect()
+    };
+    assert_eq!(tops(&shown(&archive, figure("bars"))), [500.0, 700.0]);
+}
