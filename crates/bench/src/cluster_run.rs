@@ -236,6 +236,10 @@ impl<'a> ClusterRun<'a> {
         let result = printed.lines().last().and_then(|line| serde_json::from_str(line).ok());
         // The exit code is 1 as well where the load was not carried. That is a result.
         match result.filter(|value: &Value| value.get("goodput").is_some()) {
+            Some(load) if load.get("goodput").and_then(Value::as_f64) == Some(0.0) => {
+                let why = first_error(&fs::read_to_string(&stderr)?);
+                Err(RunError::Failed(format!("no request was answered in the measured time: {why}")))
+            }
             Some(load) => Ok(RunResult { load, faults }),
             None => Err(RunError::Failed(first_error(&fs::read_to_string(&stderr)?))),
         }
@@ -364,14 +368,13 @@ pub(crate) fn finished_in(command: &mut Command, patience: Duration) -> Result<S
     Ok(reader.join().unwrap_or_default())
 }
 
-/// Returns the first line about an error, or the last line.
+/// Returns the first line about an error, or the last line. With `--json` it is the error of the object.
 fn first_error(text: &str) -> String {
     let error = text.lines().find(|line| line.contains("error"));
-    error
-        .or(text.lines().last())
-        .unwrap_or("it ended without a word")
-        .trim_start_matches("error: ")
-        .to_owned()
+    let line = error.or(text.lines().last()).unwrap_or("it ended without a word");
+    let object: Option<Value> = serde_json::from_str(line).ok();
+    let said = object.as_ref().and_then(|object| object.get("error")).and_then(Value::as_str);
+    said.unwrap_or(line).trim_start_matches("error: ").to_owned()
 }
 
 fn last_lines(text: &str) -> String {

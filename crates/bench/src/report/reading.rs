@@ -195,7 +195,9 @@ fn text<'a>(load: &'a Value, path: &str) -> Option<&'a str> {
 
 /// Returns a measured value: that of our load generator, or else that of an external system's line.
 fn measured(load: &Value, measure: Measure) -> Option<f64> {
-    let ms = |name: &str| number(load, &format!("/latency_ns/{name}")).map(|ns| ns / 1e6);
+    let has_samples = number(load, "/latency_ns/samples") != Some(0.0);
+    let ms =
+        |name: &str| number(load, &format!("/latency_ns/{name}")).filter(|_| has_samples).map(|ns| ns / 1e6);
     let external = |name: &str| number(load, &format!("/latency_ms/{name}"));
     match measure {
         Measure::Goodput => number(load, "/goodput").or_else(|| number(load, "/tx_per_s")),

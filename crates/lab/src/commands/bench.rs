@@ -201,7 +201,8 @@ fn line_of(cell: &Cell, run: &CellRun) -> String {
         Outcome::NotBuilt(what) => format!("{name}: not built yet: {what}"),
         Outcome::Done => {
             let number = |path: &str| run.load.pointer(path).and_then(Value::as_f64);
-            match (number("/goodput"), number("/latency_ns/p50"), number("/latency_ns/p99")) {
+            let ns = |path: &str| number(path).filter(|_| number("/latency_ns/samples") != Some(0.0));
+            match (number("/goodput"), ns("/latency_ns/p50"), ns("/latency_ns/p99")) {
                 (Some(goodput), Some(p50), Some(p99)) => {
                     let mark = if run.load.get("saturated") == Some(&Value::Bool(true)) {
                         ", saturated"
@@ -209,6 +210,9 @@ fn line_of(cell: &Cell, run: &CellRun) -> String {
                         ""
                     };
                     format!("{name}: {goodput:.0}/s, p50 {:.2} ms, p99 {:.2} ms{mark}", p50 / 1e6, p99 / 1e6)
+                }
+                (Some(goodput), ..) => {
+                    format!("{name}: {goodput:.0}/s, no answer to a request of the measured time, saturated")
                 }
                 _ => match number("/tx_per_s") {
                     Some(goodput) => format!("{name}: {goodput:.0}/s"),

@@ -291,3 +291,14 @@ fn system_of_others_stands_beside_a_selection_of_cells() {
     };
     assert_eq!(tops(&shown(&archive, figure("bars"))), [500.0, 700.0]);
 }
+
+/// The load generator writes zeros where no request of the measured time was answered.
+#[test]
+fn latencies_without_samples_are_no_zeros() {
+    let mut starved = run("pbft", 500, 1, 5.0, 0.0);
+    starved.load["latency_ns"] = json!({ "samples": 0, "mean": 0.0, "p50": 0, "p99": 0 });
+    let archive = Archive { runs: vec![starved], ..archive() };
+    let chart = shown(&archive, json!({ "kind": "bars", "x": "n", "y": ["goodput", "latency-mean"] }));
+    assert_eq!(chart.panels.len(), 1, "goodput alone");
+    assert!(chart.remarks.join("\n").contains("Not recorded: mean latency"), "{:?}", chart.remarks);
+}
