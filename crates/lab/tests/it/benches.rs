@@ -164,7 +164,7 @@ fn resumes(bench: &Bench, expected: &BTreeMap<&str, usize>) {
     let ran = bench.bench("elsewhere/moved", &["--seed", "2"]);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     assert!(
-        ran.err.contains("the archive of another experiment, form or seed; choose another --out"),
+        ran.err.contains("the archive of another experiment, form, seed or profile; choose another --out"),
         "{}",
         ran.err
     );
