@@ -32,7 +32,7 @@ pub struct BenchArgs {
     /// Replace the values of an axis or setting in all studies: protocol=jolteon, seconds=5s
     #[arg(long, value_name = "AXIS=VALUES")]
     set: Vec<AxisValues>,
-    /// Folder of the archive; an interrupted run of the same experiment resumes [default: results/<time>-<tag>]
+    /// Folder of the archive; an interrupted run of the same experiment resumes [default: results/TIME-TAG]
     #[arg(long)]
     out: Option<PathBuf>,
     /// Seed of the order of cells, of keys and of operations
